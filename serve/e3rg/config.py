@@ -1,0 +1,128 @@
+"""Typed settings: a profile (YAML) says what runs; the environment says where it keeps things."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+PROFILES = Path(__file__).parent / "profiles"
+
+
+class _Strict(BaseModel):
+    # A misspelt setting must be an error, not a default that nobody chose.
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StageConfig(_Strict):
+    """One stage: its engine and the replicas that run it."""
+
+    engine: str = Field(description="name of an engine, see stages/<stage>/deployment.py")
+    options: dict[str, Any] = Field(default_factory=dict, description="passed to the engine")
+    replicas: Annotated[int, Field(ge=1, le=1000)] = 1
+    max_ongoing_requests: Annotated[int, Field(ge=1)] = 4
+    max_queued_requests: Annotated[int, Field(ge=1)] = 32
+    pool: str | None = Field(default=None, description="custom Ray resource to be pinned to")
+    cpus: Annotated[float, Field(ge=0)] = 0
+    gpus: Annotated[float, Field(ge=0)] = 0
+
+
+class StagesConfig(_Strict):
+    """The stages of the graph."""
+
+    understanding: StageConfig
+    memory: StageConfig
+    dialogue: StageConfig
+    speech: StageConfig
+    avatar: StageConfig
+
+
+class GatewayConfig(_Strict):
+    """The ingress."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    replicas: Annotated[int, Field(ge=1)] = 1
+    max_turns: Annotated[int, Field(ge=1, description="turns at once in one replica")] = 4
+
+
+class TurnConfig(_Strict):
+    """Limits and defaults of one turn."""
+
+    timeout_s: Annotated[float, Field(gt=0)] = 120
+    max_text_chars: Annotated[int, Field(ge=1)] = 4000
+    max_audio_s: Annotated[float, Field(gt=0)] = 120
+    max_upload_bytes: Annotated[int, Field(ge=1)] = 50_000_000
+    history_turns: Annotated[int, Field(ge=0)] = 6
+    max_reply_tokens: Annotated[int, Field(ge=1)] = 120
+    languages: tuple[str, ...] = ("en",)
+
+
+class Profile(_Strict):
+    """A whole system: what a profile file holds."""
+
+    name: str
+    gateway: GatewayConfig = GatewayConfig()
+    turn: TurnConfig = TurnConfig()
+    stages: StagesConfig
+
+
+class ConfigError(ValueError):
+    """A profile that cannot be used; the message names the file, the field and the fault."""
+
+
+def load_profile(name_or_path: str, overrides: Mapping[str, Any] | None = None) -> Profile:
+    """Read a shipped profile by name, or any profile by path.
+
+    Args:
+        name_or_path: ``local``, or a path to a YAML file.
+        overrides: merged over the file, section by section.
+
+    Raises:
+        ConfigError: if there is no such profile or it is not valid.
+    """
+    path = Path(name_or_path)
+    if path.suffix not in {".yaml", ".yml"}:
+        path = PROFILES / f"{name_or_path}.yaml"
+    if not path.is_file():
+        shipped = ", ".join(sorted(p.stem for p in PROFILES.glob("*.yaml")))
+        raise ConfigError(f"no profile {name_or_path!r}: give a YAML file or one of {shipped}")
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {error}") from error
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path}: a profile is a mapping with the keys name and stages")
+    try:
+        return Profile.model_validate(_merge(raw, overrides or {}))
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"
+            for fault in error.errors()
+        )
+        raise ConfigError(f"{path}: {faults}") from error
+
+
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        both = isinstance(value, Mapping) and isinstance(old, Mapping)
+        merged[key] = _merge(old, value) if both and isinstance(old, Mapping) else value
+    return merged
+
+
+def data_dir() -> Path:
+    """Where conversations, identities and memory are kept (``E3RG_DATA``)."""
+    default = Path.home() / ".local" / "share" / "e3rg"
+    return Path(os.environ.get("E3RG_DATA", default)).expanduser()
+
+
+def model_dir() -> Path:
+    """Where model files are kept (``E3RG_MODELS``)."""
+    default = Path.home() / ".cache" / "e3rg" / "models"
+    return Path(os.environ.get("E3RG_MODELS", default)).expanduser()

@@ -1,0 +1,75 @@
+"""The one error type that crosses stages and becomes an API answer.
+
+The wire form is OpenAI's: ``{"error": {"message", "type", "param", "code"}}``
+(https://platform.openai.com/docs/guides/error-codes).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class E3RGError(Exception):
+    """A failure that a caller can act on.
+
+    Args:
+        code: stable, snake_case identifier; part of the API.
+        message: one sentence that names the field and the fix.
+        param: the request field at fault, or None when no field is.
+        status: the HTTP status that carries it.
+        retry_after: seconds after which a retry makes sense (429 and 503).
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        param: str | None = None,
+        status: int = 400,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.param = param
+        self.status = status
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions cross Ray handles by pickle, which drops keyword-only arguments by default.
+        return (
+            _rebuild,
+            (type(self), self.code, self.message, self.param, self.status, self.retry_after),
+        )
+
+    @property
+    def kind(self) -> str:
+        """OpenAI's ``type`` for this status."""
+        if self.status == 429:
+            return "rate_limit_error"
+        return "invalid_request_error" if self.status < 500 else "server_error"
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of an error answer."""
+        return {
+            "error": {
+                "message": self.message,
+                "type": self.kind,
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+
+def _rebuild(
+    cls: type[E3RGError],
+    code: str,
+    message: str,
+    param: str | None,
+    status: int,
+    retry_after: float | None,
+) -> E3RGError:
+    error = cls.__new__(cls)
+    E3RGError.__init__(error, code, message, param=param, status=status, retry_after=retry_after)
+    return error

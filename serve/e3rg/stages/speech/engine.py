@@ -1,0 +1,51 @@
+"""Speech: emotional text-to-speech, one sentence at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from e3rg.emotions.types import Delivery
+from e3rg.media.types import Pcm, Phoneme
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechRequest:
+    """One sentence to speak.
+
+    Attributes:
+        text: any text; numbers, dates, money and addresses are spoken as people say them.
+        voice: voice id of the engine.
+        delivery: emotion of the voice.
+        speed: 0.5 to 2, multiplies the delivery's own rate.
+    """
+
+    text: str
+    voice: str
+    delivery: Delivery
+    speed: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechSegment:
+    """Spoken text.
+
+    Attributes:
+        audio: mono sound at the engine's rate; empty when the text has nothing to speak.
+        phonemes: in order, none beyond the audio's end; gaps are silence.
+    """
+
+    audio: Pcm
+    phonemes: tuple[Phoneme, ...]
+
+
+class SpeechEngine(Protocol):
+    """Text-to-speech with known voices."""
+
+    async def synthesize(self, request: SpeechRequest) -> SpeechSegment:
+        """Speak one sentence. Cancelling the awaiting task stops the synthesis itself.
+
+        Raises:
+            E3RGError: ``unknown_voice`` (param ``voice``).
+        """
+        ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -36,6 +36,6 @@ class TextDelta:
 class DialogueEngine(Protocol):
     """A streaming chat model."""
 
-    def stream(self, request: DialogueRequest) -> AsyncIterator[TextDelta]:
+    def stream(self, request: DialogueRequest) -> AsyncGenerator[TextDelta, None]:
         """Generate a reply. Closing the iterator stops the generation within one token."""
         ...

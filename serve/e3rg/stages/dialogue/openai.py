@@ -1,0 +1,120 @@
+"""Dialogue on any OpenAI-compatible server (https://platform.openai.com/docs/api-reference/chat)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from typing import Any, Self
+
+import openai
+from openai.types.chat import ChatCompletionMessageParam
+
+from e3rg import deadline
+from e3rg.config import ConfigError
+from e3rg.engines import EngineContext
+from e3rg.errors import E3RGError
+from e3rg.messages import Message
+from e3rg.stages.dialogue.engine import DialogueRequest, FinishReason, TextDelta
+
+
+class OpenAIDialogue:
+    """A remote chat model, through the official client."""
+
+    def __init__(self, client: openai.AsyncOpenAI, model: str) -> None:
+        self._client = client
+        self._model = model
+
+    @classmethod
+    def load(
+        cls,
+        context: EngineContext,
+        *,
+        base_url: str,
+        model: str,
+        api_key_env: str = "OPENAI_API_KEY",
+        timeout_s: float = 60,
+    ) -> Self:
+        """Connect to a server.
+
+        Args:
+            context: not used.
+            base_url: e.g. ``http://host:8000/v1``.
+            model: the model's name on that server.
+            api_key_env: environment variable that holds the key; a profile holds no secrets.
+            timeout_s: longest wait for the next piece of a reply.
+        """
+        if not base_url.startswith(("http://", "https://")):
+            raise ConfigError(f"dialogue base_url {base_url!r} must start with http:// or https://")
+        key = os.environ.get(api_key_env, "none")
+        client = openai.AsyncOpenAI(
+            base_url=base_url, api_key=key, timeout=timeout_s, max_retries=1
+        )
+        return cls(client, model)
+
+    def close(self) -> None:
+        """Nothing is held between calls but pooled connections, which end with the process."""
+
+    async def stream(self, request: DialogueRequest) -> AsyncGenerator[TextDelta, None]:
+        """Generate a reply; closing the iterator closes the connection, which stops the server.
+
+        Raises:
+            E3RGError: ``dialogue_unavailable`` (503) or ``dialogue_failed`` (502).
+        """
+        options: dict[str, Any] = {}
+        if request.seed is not None:
+            options["seed"] = request.seed
+        if request.stop:
+            options["stop"] = list(request.stop)
+        if (remaining := deadline.remaining()) is not None:
+            options["timeout"] = remaining
+        try:
+            stream = await self._client.chat.completions.create(
+                model=self._model,
+                messages=[_param(message) for message in request.messages],
+                max_tokens=request.max_tokens,
+                temperature=request.temperature,
+                top_p=request.top_p,
+                stream=True,
+                stream_options={"include_usage": True},
+                **options,
+            )
+            async with stream:
+                reason: FinishReason = "stop"
+                prompt_tokens = completion_tokens = 0
+                async for chunk in stream:
+                    if chunk.usage is not None:
+                        prompt_tokens = chunk.usage.prompt_tokens
+                        completion_tokens = chunk.usage.completion_tokens
+                    for choice in chunk.choices:
+                        if choice.finish_reason == "length":
+                            reason = "length"
+                        if choice.delta.content:
+                            yield TextDelta(choice.delta.content)
+            yield TextDelta("", reason, prompt_tokens, completion_tokens)
+        except (
+            openai.APIConnectionError,
+            openai.InternalServerError,
+            openai.RateLimitError,
+        ) as error:
+            raise E3RGError(
+                "dialogue_unavailable",
+                "the language model's server does not answer; try again shortly",
+                status=503,
+                retry_after=5,
+            ) from error
+        except openai.APIError as error:
+            raise E3RGError(
+                "dialogue_failed",
+                f"the language model's server refused: {error.message}",
+                status=502,
+            ) from error
+
+
+def _param(message: Message) -> ChatCompletionMessageParam:
+    match message.role:
+        case "system":
+            return {"role": "system", "content": message.content}
+        case "user":
+            return {"role": "user", "content": message.content}
+        case "assistant":
+            return {"role": "assistant", "content": message.content}

@@ -1,0 +1,369 @@
+"""Leads one turn through the stages: understand, retrieve, respond in three modalities at once.
+
+Plain asyncio. Speech works on sentence k while the language model writes sentence k+1, and the
+avatar renders k while speech works on k+1; at most two sentences are in flight in each stage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from e3rg.deadline import bounded
+from e3rg.emotions.table import listener_delivery
+from e3rg.emotions.types import Category, Delivery, Emotion
+from e3rg.errors import E3RGError
+from e3rg.stages.avatar.engine import FPS, AvatarEngine, RenderRequest
+from e3rg.stages.dialogue.engine import DialogueEngine, DialogueRequest, FinishReason
+from e3rg.stages.memory.engine import Episode, MemoryEngine, MemoryQuery, Retrieval
+from e3rg.stages.speech.engine import SpeechEngine, SpeechRequest
+from e3rg.stages.understanding.engine import UnderstandingEngine, Utterance
+from e3rg.turn import events
+from e3rg.turn.clock import MediaClock
+from e3rg.turn.events import TurnEvent
+from e3rg.turn.prompt import build_prompt
+from e3rg.turn.request import Modality, TurnRequest
+from e3rg.turn.sentences import SentenceSplitter
+
+log = logging.getLogger(__name__)
+
+_IN_FLIGHT = 1
+"""Sentences that wait before a stage; with the one in work that makes two."""
+_EVENTS_AHEAD = 32
+"""Events that a slow reader may lag behind before the stages wait for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The engines, or clients of their deployments."""
+
+    understanding: UnderstandingEngine
+    memory: MemoryEngine
+    dialogue: DialogueEngine
+    speech: SpeechEngine
+    avatar: AvatarEngine
+
+
+@dataclass(slots=True)
+class TurnState:
+    """What a turn has come to so far; valid at any moment, also after it was cut short."""
+
+    text: str = ""
+    reply: str = ""
+    emotion: Emotion | None = None
+    delivery: Delivery | None = None
+    retrieval: Retrieval = field(default_factory=Retrieval)
+    usage: events.Usage = field(default_factory=events.Usage)
+    timings: dict[str, float] = field(default_factory=dict)
+    finish_reason: FinishReason = "stop"
+    degraded: list[events.Degraded] = field(default_factory=list)
+    status: str = "in_progress"
+
+
+class Turn:
+    """One turn: iterate over ``events()`` once; ``state`` tells how far it came.
+
+    Args:
+        stages: where the work is done.
+        request: what is asked.
+    """
+
+    def __init__(self, stages: Stages, request: TurnRequest) -> None:
+        self.request = request
+        self.state = TurnState()
+        self._stages = stages
+        self._started = time.monotonic()
+        self._out: asyncio.Queue[TurnEvent] = asyncio.Queue(_EVENTS_AHEAD)
+
+    async def events(self) -> AsyncGenerator[TurnEvent, None]:
+        """Run the turn. Closing the generator stops all work in every stage."""
+        driver = asyncio.create_task(self._drive(), name=f"turn-{self.request.id}")
+        try:
+            while True:
+                event = await self._out.get()
+                yield event
+                if isinstance(event, events.TurnCompleted | events.TurnFailed):
+                    return
+        finally:
+            if not driver.done():
+                driver.cancel()
+            # Returns when every stage call has ended: nothing works for nobody.
+            await asyncio.wait({driver})
+            if self.state.status == "in_progress":
+                self.state.status = "cancelled"
+
+    async def _drive(self) -> None:
+        try:
+            async with bounded(self.request.deadline):
+                await self._run()
+        except* E3RGError as group:
+            await self._fail(_first(group))
+        except* Exception as group:
+            log.error("turn %s failed", self.request.id, exc_info=group)
+            await self._fail(
+                E3RGError(
+                    "internal_error",
+                    f"the turn failed inside the server; name {self.request.id} when you report it",
+                    status=500,
+                )
+            )
+
+    async def _fail(self, error: E3RGError) -> None:
+        self.state.status = "failed"
+        await self._out.put(events.TurnFailed(error))
+
+    async def _run(self) -> None:
+        request = self.request
+        await self._out.put(
+            events.TurnCreated(request.id, request.conversation, request.identity.id)
+        )
+        text = self.state.text = await self._hear()
+        emotion, delivery = await self._understand(text)
+        retrieval = await self._retrieve(text, emotion)
+        # The model's sentences flow through speech to the avatar; None ends the flow.
+        sentences: asyncio.Queue[str | None] = asyncio.Queue(_IN_FLIGHT)
+        spoken: asyncio.Queue[events.AudioChunk | None] = asyncio.Queue(_IN_FLIGHT)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._write(text, emotion, retrieval, sentences))
+            if request.reply_with is not Modality.TEXT:
+                group.create_task(self._speak(delivery, sentences, spoken))
+            if request.reply_with is Modality.VIDEO:
+                group.create_task(self._film(delivery, spoken))
+        self.state.status = "completed"
+        self._mark("total")
+        await self._out.put(events.UsageReported(self.state.usage))
+        await self._out.put(
+            events.TurnCompleted(
+                self.state.reply, self.state.finish_reason, dict(self.state.timings)
+            )
+        )
+
+    async def _hear(self) -> str:
+        request = self.request
+        if request.audio is None:
+            return request.text or ""
+        self._spend(audio_seconds_in=request.audio.seconds)
+        if request.text:
+            return request.text
+        transcript = await self._stages.understanding.transcribe(request.audio)
+        if not transcript.text.strip():
+            raise E3RGError(
+                "no_speech",
+                "no speech was heard in the audio; record it again closer to the microphone",
+                param="audio",
+                status=422,
+            )
+        self._mark("transcript")
+        await self._out.put(events.TranscriptReady(transcript))
+        return transcript.text
+
+    async def _understand(self, text: str) -> tuple[Emotion, Delivery]:
+        request = self.request
+        try:
+            emotion = await self._stages.understanding.recognize(
+                Utterance(text, request.audio, request.frames, request.history)
+            )
+        except E3RGError as error:
+            emotion = Emotion("content", Category.NEUTRAL, 0.0, 0.0)
+            await self._degrade("emotion", "neutral", error)
+        delivery = listener_delivery(emotion, request.policy, request.previous)
+        self.state.emotion, self.state.delivery = emotion, delivery
+        self._mark("emotion")
+        await self._out.put(events.EmotionRecognized(emotion, delivery))
+        return emotion, delivery
+
+    async def _retrieve(self, text: str, emotion: Emotion) -> Retrieval:
+        query = MemoryQuery(text, self.request.user, self.request.conversation, emotion)
+        try:
+            retrieval = await self._stages.memory.retrieve(query)
+        except E3RGError as error:
+            retrieval = Retrieval()
+            await self._degrade("memory", "none", error)
+        self.state.retrieval = retrieval
+        self._mark("memory")
+        await self._out.put(events.MemoryUsed(retrieval))
+        return retrieval
+
+    async def _write(
+        self,
+        text: str,
+        emotion: Emotion,
+        retrieval: Retrieval,
+        sentences: asyncio.Queue[str | None],
+    ) -> None:
+        request = self.request
+        speaking = request.reply_with is not Modality.TEXT
+        splitter = SentenceSplitter()
+        prompt = build_prompt(request.identity, text, emotion, retrieval, request.history)
+        deltas = self._stages.dialogue.stream(
+            DialogueRequest(prompt, max_tokens=request.max_tokens, seed=request.seed)
+        )
+        async with aclosing(deltas):
+            async for delta in deltas:
+                if delta.text:
+                    self._mark("first_token")
+                    self.state.reply += delta.text
+                    await self._out.put(events.TextDelta(delta.text))
+                if delta.finish_reason is not None:
+                    self.state.finish_reason = delta.finish_reason
+                    self._spend(
+                        prompt_tokens=delta.prompt_tokens,
+                        completion_tokens=delta.completion_tokens,
+                    )
+                if speaking:
+                    for piece in splitter.feed(delta.text):
+                        await sentences.put(piece)
+        if speaking:
+            for piece in splitter.finish():
+                await sentences.put(piece)
+            await sentences.put(None)
+        if request.user is not None and self.state.reply:
+            await self._remember(text, emotion, request.user)
+
+    async def _remember(self, text: str, emotion: Emotion, user: str) -> None:
+        request = self.request
+        episode = Episode(
+            id=request.id,
+            user=user,
+            conversation=request.conversation,
+            text=text,
+            reply=self.state.reply,
+            emotion=emotion.label,
+            created=time.time(),
+        )
+        try:
+            await self._stages.memory.remember(episode)
+        except E3RGError as error:
+            await self._degrade("memory", "none", error)
+
+    async def _speak(
+        self,
+        delivery: Delivery,
+        sentences: asyncio.Queue[str | None],
+        spoken: asyncio.Queue[events.AudioChunk | None],
+    ) -> None:
+        filming = self.request.reply_with is Modality.VIDEO
+        clock: MediaClock | None = None
+        silenced = False
+        while (sentence := await sentences.get()) is not None:
+            if silenced:
+                continue
+            try:
+                segment = await self._stages.speech.synthesize(
+                    SpeechRequest(sentence, self.request.identity.voice, delivery)
+                )
+            except E3RGError as error:
+                silenced = True
+                await self._degrade(Modality.AUDIO, Modality.TEXT, error)
+                continue
+            if not segment.audio.samples:
+                continue
+            clock = clock or MediaClock(segment.audio.sample_rate, FPS)
+            audio, first = clock.place(segment.audio)
+            chunk = events.AudioChunk(sentence.strip(), audio, first, segment.phonemes)
+            self._mark("first_audio")
+            self._spend(audio_seconds_out=audio.seconds)
+            await self._out.put(chunk)
+            if filming:
+                await spoken.put(chunk)
+        if filming:
+            await spoken.put(None)
+
+    async def _film(
+        self, delivery: Delivery, spoken: asyncio.Queue[events.AudioChunk | None]
+    ) -> None:
+        previous = self.request.previous
+        frozen: events.StillShown | None = None
+        while (chunk := await spoken.get()) is not None:
+            per_frame = chunk.audio.sample_rate // FPS
+            clock = MediaClock(chunk.audio.sample_rate, FPS)
+            first, total = chunk.first_sample // per_frame, chunk.audio.samples // per_frame
+            done = 0
+            if frozen is None:
+                try:
+                    frames = self._stages.avatar.render(
+                        RenderRequest(
+                            portrait=self.request.identity.portrait,
+                            audio=chunk.audio,
+                            phonemes=chunk.phonemes,
+                            first_frame=first,
+                            delivery=delivery,
+                            previous=previous,
+                            seed=self.request.seed,
+                        )
+                    )
+                    async with aclosing(frames):
+                        async for video in frames:
+                            count = len(video.packets)
+                            audio = clock.slice(chunk.audio, done, count)
+                            self._mark("first_frame")
+                            self._spend(video_frames=count)
+                            await self._out.put(
+                                events.VideoFrames(video.packets, audio, first + done)
+                            )
+                            done += count
+                except E3RGError as error:
+                    frozen = await self._freeze(delivery, error)
+                    if frozen is None:
+                        # Sound goes on by itself; the frames that are missing are not waited for.
+                        await _drain(spoken)
+                        return
+            if frozen is not None and done < total:
+                rest = clock.slice(chunk.audio, done, total - done)
+                await self._out.put(replace(frozen, audio=rest, first_frame=first + done))
+            previous = delivery
+
+    async def _freeze(self, delivery: Delivery, error: E3RGError) -> events.StillShown | None:
+        try:
+            still = await self._stages.avatar.still(self.request.identity.portrait, delivery)
+        except E3RGError:
+            await self._degrade(Modality.VIDEO, Modality.AUDIO, error)
+            return None
+        await self._degrade(Modality.VIDEO, "still", error)
+        return events.StillShown(still, audio=events.Pcm(b"", 1), first_frame=0)
+
+    async def _degrade(self, wanted: str, given: str, error: E3RGError) -> None:
+        """Go on with less and say so, or raise if the request does not allow it."""
+        if not self.request.may_degrade or error.code == "deadline_exceeded":
+            raise error
+        log.warning("turn %s: no %s: %s", self.request.id, wanted, error.message)
+        degraded = events.Degraded(str(wanted), str(given), error.code, error.message)
+        self.state.degraded.append(degraded)
+        await self._out.put(degraded)
+
+    def _mark(self, milestone: str) -> None:
+        self.state.timings.setdefault(milestone, round(time.monotonic() - self._started, 4))
+
+    def _spend(
+        self,
+        prompt_tokens: int = 0,
+        completion_tokens: int = 0,
+        audio_seconds_in: float = 0.0,
+        audio_seconds_out: float = 0.0,
+        video_frames: int = 0,
+    ) -> None:
+        usage = self.state.usage
+        self.state.usage = events.Usage(
+            usage.prompt_tokens + prompt_tokens,
+            usage.completion_tokens + completion_tokens,
+            usage.audio_seconds_in + audio_seconds_in,
+            usage.audio_seconds_out + audio_seconds_out,
+            usage.video_frames + video_frames,
+        )
+
+
+def _first(group: BaseExceptionGroup[E3RGError]) -> E3RGError:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, E3RGError)
+    return error
+
+
+async def _drain(queue: asyncio.Queue[events.AudioChunk | None]) -> None:
+    while await queue.get() is not None:
+        pass

@@ -1,0 +1,59 @@
+"""A turn as every protocol asks for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from e3rg.emotions.table import ListenerPolicy
+from e3rg.emotions.types import Delivery
+from e3rg.identities.types import Identity
+from e3rg.media.types import Pcm
+from e3rg.messages import Message
+
+
+class Modality(StrEnum):
+    """What a reply may be made of; each needs the ones before it."""
+
+    TEXT = "text"
+    AUDIO = "audio"
+    VIDEO = "video"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """What somebody said, and how the answer shall be given.
+
+    Attributes:
+        id: unique id of the turn.
+        conversation: id of the conversation.
+        user: who speaks, or None for nobody known (then nothing is remembered).
+        identity: the listener.
+        text: typed words; None when only audio was given.
+        audio: the voice at 16 kHz, or None.
+        frames: JPEG stills of the speaker's camera.
+        history: earlier lines, oldest first.
+        reply_with: the richest modality wanted.
+        policy: how the listener's expression follows the speaker's emotion.
+        previous: the listener's expression at the end of the last turn, to move on from.
+        seed: makes reply, motion and blinks repeatable.
+        max_tokens: bound of the reply.
+        deadline: Unix time at which the turn ends, done or not.
+        may_degrade: give less than asked, and say so, when a stage cannot deliver.
+    """
+
+    id: str
+    conversation: str
+    identity: Identity
+    deadline: float
+    text: str | None = None
+    audio: Pcm | None = None
+    frames: tuple[bytes, ...] = ()
+    history: tuple[Message, ...] = ()
+    user: str | None = None
+    reply_with: Modality = Modality.VIDEO
+    policy: ListenerPolicy = ListenerPolicy.EMPATHISE
+    previous: Delivery | None = None
+    seed: int = 0
+    max_tokens: int = 120
+    may_degrade: bool = True

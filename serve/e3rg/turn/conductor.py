@@ -17,14 +17,29 @@ from e3rg.deadline import bounded
 from e3rg.emotions.table import listener_delivery
 from e3rg.emotions.types import Category, Delivery, Emotion
 from e3rg.errors import E3RGError
+from e3rg.media.types import Pcm
 from e3rg.stages.avatar.engine import FPS, AvatarEngine, RenderRequest
 from e3rg.stages.dialogue.engine import DialogueEngine, DialogueRequest, FinishReason
 from e3rg.stages.memory.engine import Episode, MemoryEngine, MemoryQuery, Retrieval
 from e3rg.stages.speech.engine import SpeechEngine, SpeechRequest
 from e3rg.stages.understanding.engine import UnderstandingEngine, Utterance
-from e3rg.turn import events
 from e3rg.turn.clock import MediaClock
-from e3rg.turn.events import TurnEvent
+from e3rg.turn.events import (
+    AudioChunk,
+    Degraded,
+    EmotionRecognized,
+    MemoryUsed,
+    StillShown,
+    TextDelta,
+    TranscriptReady,
+    TurnCompleted,
+    TurnCreated,
+    TurnEvent,
+    TurnFailed,
+    Usage,
+    UsageReported,
+    VideoFrames,
+)
 from e3rg.turn.prompt import build_prompt
 from e3rg.turn.request import Modality, TurnRequest
 from e3rg.turn.sentences import SentenceSplitter
@@ -57,10 +72,10 @@ class TurnState:
     emotion: Emotion | None = None
     delivery: Delivery | None = None
     retrieval: Retrieval = field(default_factory=Retrieval)
-    usage: events.Usage = field(default_factory=events.Usage)
+    usage: Usage = field(default_factory=Usage)
     timings: dict[str, float] = field(default_factory=dict)
     finish_reason: FinishReason = "stop"
-    degraded: list[events.Degraded] = field(default_factory=list)
+    degraded: list[Degraded] = field(default_factory=list)
     status: str = "in_progress"
 
 
@@ -86,7 +101,7 @@ class Turn:
             while True:
                 event = await self._out.get()
                 yield event
-                if isinstance(event, events.TurnCompleted | events.TurnFailed):
+                if isinstance(event, TurnCompleted | TurnFailed):
                     return
         finally:
             if not driver.done():
@@ -114,19 +129,17 @@ class Turn:
 
     async def _fail(self, error: E3RGError) -> None:
         self.state.status = "failed"
-        await self._out.put(events.TurnFailed(error))
+        await self._out.put(TurnFailed(error))
 
     async def _run(self) -> None:
         request = self.request
-        await self._out.put(
-            events.TurnCreated(request.id, request.conversation, request.identity.id)
-        )
+        await self._out.put(TurnCreated(request.id, request.conversation, request.identity.id))
         text = self.state.text = await self._hear()
         emotion, delivery = await self._understand(text)
         retrieval = await self._retrieve(text, emotion)
         # The model's sentences flow through speech to the avatar; None ends the flow.
         sentences: asyncio.Queue[str | None] = asyncio.Queue(_IN_FLIGHT)
-        spoken: asyncio.Queue[events.AudioChunk | None] = asyncio.Queue(_IN_FLIGHT)
+        spoken: asyncio.Queue[AudioChunk | None] = asyncio.Queue(_IN_FLIGHT)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._write(text, emotion, retrieval, sentences))
             if request.reply_with is not Modality.TEXT:
@@ -135,11 +148,9 @@ class Turn:
                 group.create_task(self._film(delivery, spoken))
         self.state.status = "completed"
         self._mark("total")
-        await self._out.put(events.UsageReported(self.state.usage))
+        await self._out.put(UsageReported(self.state.usage))
         await self._out.put(
-            events.TurnCompleted(
-                self.state.reply, self.state.finish_reason, dict(self.state.timings)
-            )
+            TurnCompleted(self.state.reply, self.state.finish_reason, dict(self.state.timings))
         )
 
     async def _hear(self) -> str:
@@ -158,7 +169,7 @@ class Turn:
                 status=422,
             )
         self._mark("transcript")
-        await self._out.put(events.TranscriptReady(transcript))
+        await self._out.put(TranscriptReady(transcript))
         return transcript.text
 
     async def _understand(self, text: str) -> tuple[Emotion, Delivery]:
@@ -173,7 +184,7 @@ class Turn:
         delivery = listener_delivery(emotion, request.policy, request.previous)
         self.state.emotion, self.state.delivery = emotion, delivery
         self._mark("emotion")
-        await self._out.put(events.EmotionRecognized(emotion, delivery))
+        await self._out.put(EmotionRecognized(emotion, delivery))
         return emotion, delivery
 
     async def _retrieve(self, text: str, emotion: Emotion) -> Retrieval:
@@ -185,7 +196,7 @@ class Turn:
             await self._degrade("memory", "none", error)
         self.state.retrieval = retrieval
         self._mark("memory")
-        await self._out.put(events.MemoryUsed(retrieval))
+        await self._out.put(MemoryUsed(retrieval))
         return retrieval
 
     async def _write(
@@ -207,7 +218,7 @@ class Turn:
                 if delta.text:
                     self._mark("first_token")
                     self.state.reply += delta.text
-                    await self._out.put(events.TextDelta(delta.text))
+                    await self._out.put(TextDelta(delta.text))
                 if delta.finish_reason is not None:
                     self.state.finish_reason = delta.finish_reason
                     self._spend(
@@ -244,7 +255,7 @@ class Turn:
         self,
         delivery: Delivery,
         sentences: asyncio.Queue[str | None],
-        spoken: asyncio.Queue[events.AudioChunk | None],
+        spoken: asyncio.Queue[AudioChunk | None],
     ) -> None:
         filming = self.request.reply_with is Modality.VIDEO
         clock: MediaClock | None = None
@@ -264,7 +275,7 @@ class Turn:
                 continue
             clock = clock or MediaClock(segment.audio.sample_rate, FPS)
             audio, first = clock.place(segment.audio)
-            chunk = events.AudioChunk(sentence.strip(), audio, first, segment.phonemes)
+            chunk = AudioChunk(sentence.strip(), audio, first, segment.phonemes)
             self._mark("first_audio")
             self._spend(audio_seconds_out=audio.seconds)
             await self._out.put(chunk)
@@ -273,11 +284,9 @@ class Turn:
         if filming:
             await spoken.put(None)
 
-    async def _film(
-        self, delivery: Delivery, spoken: asyncio.Queue[events.AudioChunk | None]
-    ) -> None:
+    async def _film(self, delivery: Delivery, spoken: asyncio.Queue[AudioChunk | None]) -> None:
         previous = self.request.previous
-        frozen: events.StillShown | None = None
+        frozen: StillShown | None = None
         while (chunk := await spoken.get()) is not None:
             per_frame = chunk.audio.sample_rate // FPS
             clock = MediaClock(chunk.audio.sample_rate, FPS)
@@ -302,9 +311,7 @@ class Turn:
                             audio = clock.slice(chunk.audio, done, count)
                             self._mark("first_frame")
                             self._spend(video_frames=count)
-                            await self._out.put(
-                                events.VideoFrames(video.packets, audio, first + done)
-                            )
+                            await self._out.put(VideoFrames(video.packets, audio, first + done))
                             done += count
                 except E3RGError as error:
                     frozen = await self._freeze(delivery, error)
@@ -317,21 +324,21 @@ class Turn:
                 await self._out.put(replace(frozen, audio=rest, first_frame=first + done))
             previous = delivery
 
-    async def _freeze(self, delivery: Delivery, error: E3RGError) -> events.StillShown | None:
+    async def _freeze(self, delivery: Delivery, error: E3RGError) -> StillShown | None:
         try:
             still = await self._stages.avatar.still(self.request.identity.portrait, delivery)
         except E3RGError:
             await self._degrade(Modality.VIDEO, Modality.AUDIO, error)
             return None
         await self._degrade(Modality.VIDEO, "still", error)
-        return events.StillShown(still, audio=events.Pcm(b"", 1), first_frame=0)
+        return StillShown(still, audio=Pcm(b"", 1), first_frame=0)
 
     async def _degrade(self, wanted: str, given: str, error: E3RGError) -> None:
         """Go on with less and say so, or raise if the request does not allow it."""
         if not self.request.may_degrade or error.code == "deadline_exceeded":
             raise error
         log.warning("turn %s: no %s: %s", self.request.id, wanted, error.message)
-        degraded = events.Degraded(str(wanted), str(given), error.code, error.message)
+        degraded = Degraded(str(wanted), str(given), error.code, error.message)
         self.state.degraded.append(degraded)
         await self._out.put(degraded)
 
@@ -347,7 +354,7 @@ class Turn:
         video_frames: int = 0,
     ) -> None:
         usage = self.state.usage
-        self.state.usage = events.Usage(
+        self.state.usage = Usage(
             usage.prompt_tokens + prompt_tokens,
             usage.completion_tokens + completion_tokens,
             usage.audio_seconds_in + audio_seconds_in,
@@ -364,6 +371,6 @@ def _first(group: BaseExceptionGroup[E3RGError]) -> E3RGError:
     return error
 
 
-async def _drain(queue: asyncio.Queue[events.AudioChunk | None]) -> None:
+async def _drain(queue: asyncio.Queue[AudioChunk | None]) -> None:
     while await queue.get() is not None:
         pass

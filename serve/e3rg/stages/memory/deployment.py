@@ -1,0 +1,34 @@
+"""The memory stage on Ray Serve."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from e3rg.config import StageConfig
+from e3rg.stages.deployment import StageClient, StageDeployment
+from e3rg.stages.memory.engine import Episode, MemoryQuery, Retrieval
+
+ENGINES = {"milvus": "e3rg.stages.memory.milvus:MilvusMemory"}
+
+
+class MemoryDeployment(StageDeployment):
+    """Runs a memory engine."""
+
+    def __init__(self, config: StageConfig) -> None:
+        super().__init__(ENGINES, config)
+
+
+class MemoryClient(StageClient):
+    """MemoryEngine over a handle."""
+
+    async def retrieve(self, query: MemoryQuery) -> Retrieval:
+        """See MemoryEngine."""
+        return cast(Retrieval, await self._call("retrieve", query))
+
+    async def remember(self, episode: Episode) -> None:
+        """See MemoryEngine."""
+        await self._call("remember", episode)
+
+    async def forget(self, user: str) -> int:
+        """See MemoryEngine."""
+        return cast(int, await self._call("forget", user))

@@ -1,0 +1,39 @@
+# Two commands: `make run` starts the listener, `make test` runs every test. Both set up everything.
+# The interpreter for a new .venv: make PYTHON=/path/to/python3.12 run
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+export PYTHON
+
+.PHONY: help setup setup-dev run test lint bench lock clean
+
+help:  ## Show what there is
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup:
+	@scripts/setup.sh
+
+setup-dev:
+	@scripts/setup.sh dev
+
+run: setup  ## Set up, get the models, start the listener
+	@.venv/bin/e3rg models pull
+	@exec .venv/bin/e3rg up
+
+test: setup-dev  ## Set up, get the models, run all tests
+	@.venv/bin/e3rg models pull
+	@exec .venv/bin/python -m pytest
+
+lint: setup-dev  ## Check style and types
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+
+bench: setup-dev  ## Run every benchmark and print its table
+	@.venv/bin/e3rg models pull
+	@set -e; for file in benchmarks/bench_*.py; do .venv/bin/python "$$file"; done
+
+lock:  ## Remake requirements/*.lock
+	@scripts/lock.sh
+
+clean:  ## Remove what make made here; models and data stay
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis out

@@ -52,7 +52,8 @@ now=$(pwd; cat pyproject.toml requirements/uv.lock "${locks[@]}" | cksum)
 rm -f "$stamp"
 
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check "$@"; }
-setting() { pip config get "global.$1" 2>/dev/null || true; }
+# `pip config get` reads one of pip's files, `list` all of them.
+setting() { pip config list 2>/dev/null | sed -n "s/^global\.$1='\(.*\)'\$/\1/p"; }
 
 # uv reads none of pip's settings; hand over where packages come from and whom to trust.
 index=${PIP_INDEX_URL:-$(setting index-url)}

@@ -6,13 +6,22 @@ turn's seed and time, so that any replica renders any segment and a retry gives 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Protocol
 
 from e3rg.emotions.types import Delivery
-from e3rg.identities.types import PortraitRef
+from e3rg.identities.types import PortraitRef, PortraitReport
 from e3rg.media.types import Pcm, Phoneme, Still, VideoPacket
+
+__all__ = [
+    "FPS",
+    "SIZE",
+    "AvatarEngine",
+    "PortraitReport",
+    "RenderRequest",
+    "VideoChunk",
+]
 
 FPS = 25
 SIZE = 512
@@ -54,30 +63,10 @@ class VideoChunk:
     first_frame: int
 
 
-@dataclass(frozen=True, slots=True)
-class PortraitReport:
-    """What preflight found in an accepted portrait.
-
-    Attributes:
-        width, height: pixels.
-        face: left, top, right, bottom of the face, as fractions of the picture.
-        yaw, pitch, roll: head pose in degrees.
-        sharpness: variance of the Laplacian over the face, at 256 pixels' face width.
-    """
-
-    width: int
-    height: int
-    face: tuple[float, float, float, float]
-    yaw: float
-    pitch: float
-    roll: float
-    sharpness: float
-
-
 class AvatarEngine(Protocol):
     """Renders a listener's face."""
 
-    def render(self, request: RenderRequest) -> AsyncIterator[VideoChunk]:
+    def render(self, request: RenderRequest) -> AsyncGenerator[VideoChunk, None]:
         """Render a segment: exactly audio.seconds * FPS frames. Closing the iterator stops it."""
         ...
 

@@ -20,20 +20,12 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, 
 from ray.serve.handle import DeploymentHandle
 
 from e3rg import deadline
-from e3rg.config import StageConfig, data_dir, model_dir
-from e3rg.engines import EngineContext, load_engine
+from e3rg.config import StageConfig
+from e3rg.engines import load_engine
 from e3rg.errors import E3RGError
-from e3rg.identities.store import IdentityStore
-from e3rg.models.store import ModelStore
+from e3rg.local_context import engine_context
 
 log = logging.getLogger(__name__)
-
-
-def engine_context() -> EngineContext:
-    """The context of an engine on this machine."""
-    data = data_dir()
-    data.mkdir(parents=True, exist_ok=True)
-    return EngineContext(ModelStore(model_dir()), data, IdentityStore(data / "identities"))
 
 
 class StageDeployment:

@@ -93,10 +93,13 @@ class Turn:
         self._stages = stages
         self._started = time.monotonic()
         self._out: asyncio.Queue[TurnEvent] = asyncio.Queue(_EVENTS_AHEAD)
+        self._driver: asyncio.Task[None] | None = None
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
         """Run the turn. Closing the generator stops all work in every stage."""
-        driver = asyncio.create_task(self._drive(), name=f"turn-{self.request.id}")
+        if self._driver is not None:
+            raise RuntimeError("a turn runs once")
+        self._driver = asyncio.create_task(self._drive(), name=f"turn-{self.request.id}")
         try:
             while True:
                 event = await self._out.get()
@@ -104,28 +107,39 @@ class Turn:
                 if isinstance(event, TurnCompleted | TurnFailed):
                     return
         finally:
-            if not driver.done():
-                driver.cancel()
-            # Returns when every stage call has ended: nothing works for nobody.
-            await asyncio.wait({driver})
-            if self.state.status == "in_progress":
-                self.state.status = "cancelled"
+            self.cancel()
+
+    def cancel(self) -> None:
+        """Stop the turn if it still runs; ``closed()`` tells when all work has ended."""
+        if self._driver is not None and not self._driver.done():
+            self._driver.cancel()
+
+    async def closed(self) -> None:
+        """Return when no stage works for this turn any more."""
+        if self._driver is not None:
+            await asyncio.wait({self._driver})
 
     async def _drive(self) -> None:
         try:
             async with bounded(self.request.deadline):
                 await self._run()
-        except* E3RGError as group:
-            await self._fail(_first(group))
-        except* Exception as group:
-            log.error("turn %s failed", self.request.id, exc_info=group)
-            await self._fail(
-                E3RGError(
-                    "internal_error",
-                    f"the turn failed inside the server; name {self.request.id} when you report it",
-                    status=500,
-                )
-            )
+        except asyncio.CancelledError:
+            self.state.status = "cancelled"
+            raise
+        except Exception as error:
+            await self._fail(self._explain(error))
+
+    def _explain(self, error: Exception) -> E3RGError:
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, E3RGError):
+            return error
+        log.error("turn %s failed", self.request.id, exc_info=error)
+        return E3RGError(
+            "internal_error",
+            f"the turn failed inside the server; name {self.request.id} when you report it",
+            status=500,
+        )
 
     async def _fail(self, error: E3RGError) -> None:
         self.state.status = "failed"
@@ -361,14 +375,6 @@ class Turn:
             usage.audio_seconds_out + audio_seconds_out,
             usage.video_frames + video_frames,
         )
-
-
-def _first(group: BaseExceptionGroup[E3RGError]) -> E3RGError:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, E3RGError)
-    return error
 
 
 async def _drain(queue: asyncio.Queue[AudioChunk | None]) -> None:

@@ -10,9 +10,8 @@ from e3rg.emotions.types import Delivery
 from e3rg.identities.types import PortraitRef
 from e3rg.media.types import Still
 from e3rg.stages.avatar.engine import PortraitReport, RenderRequest, VideoChunk
+from e3rg.stages.avatar.registry import ENGINES
 from e3rg.stages.deployment import StageClient, StageDeployment
-
-ENGINES = {"blendshape": "e3rg.stages.avatar.blendshape:BlendshapeAvatar"}
 
 
 class AvatarDeployment(StageDeployment):

@@ -8,11 +8,7 @@ from e3rg.config import StageConfig
 from e3rg.stages.deployment import StageClient, StageDeployment
 from e3rg.stages.dialogue.coalesce import coalesce
 from e3rg.stages.dialogue.engine import DialogueRequest, TextDelta
-
-ENGINES = {
-    "llama": "e3rg.stages.dialogue.llama:LlamaDialogue",
-    "openai": "e3rg.stages.dialogue.openai:OpenAIDialogue",
-}
+from e3rg.stages.dialogue.registry import ENGINES
 
 
 class DialogueDeployment(StageDeployment):

@@ -7,8 +7,7 @@ from typing import cast
 from e3rg.config import StageConfig
 from e3rg.stages.deployment import StageClient, StageDeployment
 from e3rg.stages.memory.engine import Episode, MemoryQuery, Retrieval
-
-ENGINES = {"milvus": "e3rg.stages.memory.milvus:MilvusMemory"}
+from e3rg.stages.memory.registry import ENGINES
 
 
 class MemoryDeployment(StageDeployment):

@@ -7,8 +7,7 @@ from typing import cast
 from e3rg.config import StageConfig
 from e3rg.stages.deployment import StageClient, StageDeployment
 from e3rg.stages.speech.engine import SpeechRequest, SpeechSegment
-
-ENGINES = {"kokoro": "e3rg.stages.speech.kokoro:KokoroSpeech"}
+from e3rg.stages.speech.registry import ENGINES
 
 
 class SpeechDeployment(StageDeployment):

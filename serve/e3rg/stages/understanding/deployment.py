@@ -9,8 +9,7 @@ from e3rg.emotions.types import Emotion
 from e3rg.media.types import Pcm
 from e3rg.stages.deployment import StageClient, StageDeployment
 from e3rg.stages.understanding.engine import Transcript, Utterance
-
-ENGINES = {"local": "e3rg.stages.understanding.local:LocalUnderstanding"}
+from e3rg.stages.understanding.registry import ENGINES
 
 
 class UnderstandingDeployment(StageDeployment):

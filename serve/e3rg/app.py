@@ -1,0 +1,55 @@
+"""The whole composition: a profile becomes a bound Ray Serve graph.
+
+``e3rg up`` runs it; so do Ray's own tools::
+
+    serve run e3rg.app:app profile=local
+    serve deploy <file that `serve build e3rg.app:app` wrote>
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+from ray import serve
+
+from e3rg.config import Profile, load_profile
+from e3rg.gateway.deployment import GatewayDeployment
+from e3rg.stages.avatar.deployment import AvatarDeployment
+from e3rg.stages.deployment import bind
+from e3rg.stages.dialogue.deployment import DialogueDeployment
+from e3rg.stages.memory.deployment import MemoryDeployment
+from e3rg.stages.speech.deployment import SpeechDeployment
+from e3rg.stages.understanding.deployment import UnderstandingDeployment
+
+
+class AppArguments(BaseModel):
+    """Arguments of the application builder, as ``serve run`` and a Serve config pass them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    profile: str = "local"
+
+
+def app(arguments: AppArguments) -> serve.Application:
+    """Application builder for Serve's command line and config files."""
+    return build(load_profile(arguments.profile))
+
+
+def build(profile: Profile) -> serve.Application:
+    """Bind the graph of a profile: the gateway over one deployment for each stage."""
+    stages = profile.stages
+    gateway = serve.deployment(
+        name="gateway",
+        num_replicas=profile.gateway.replicas,
+        # Above the number of turns, so that "overloaded" is said by us and health is answered.
+        max_ongoing_requests=profile.gateway.max_turns * 4 + 16,
+        ray_actor_options={"num_cpus": 0},
+        graceful_shutdown_timeout_s=profile.turn.timeout_s + 30,
+    )(GatewayDeployment)
+    return gateway.bind(
+        profile,
+        bind(UnderstandingDeployment, "understanding", stages.understanding),
+        bind(MemoryDeployment, "memory", stages.memory),
+        bind(DialogueDeployment, "dialogue", stages.dialogue),
+        bind(SpeechDeployment, "speech", stages.speech),
+        bind(AvatarDeployment, "avatar", stages.avatar),
+    )

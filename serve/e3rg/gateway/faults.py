@@ -1,0 +1,84 @@
+"""Every failure as an answer of one shape, with a request id and never a stack trace."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import secrets
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from e3rg.errors import E3RGError
+
+log = logging.getLogger(__name__)
+
+_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+
+
+class RequestId:
+    """ASGI middleware: gives each request an id, the caller's own if it sends a sane one."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Add ``X-Request-Id`` to the answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = dict(scope["headers"]).get(b"x-request-id", b"")
+        name = given if _REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(12)}".encode()
+        scope.setdefault("state", {})["request_id"] = name.decode()
+
+        async def named(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", []), (b"x-request-id", name)]
+            await send(message)
+
+        await self._app(scope, receive, named)
+
+
+def answer(error: E3RGError) -> JSONResponse:
+    """An error as a response."""
+    headers = {}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(math.ceil(error.retry_after))
+    return JSONResponse(error.to_json(), status_code=error.status, headers=headers)
+
+
+def install(app: FastAPI) -> None:
+    """Handle every exception that a route can raise."""
+
+    @app.exception_handler(E3RGError)
+    async def known(request: Request, error: E3RGError) -> JSONResponse:
+        return answer(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        fault = error.errors()[0]
+        param = ".".join(str(part) for part in fault["loc"][1:]) or None
+        return answer(E3RGError("invalid_type", f"{param}: {fault['msg']}", param=param))
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> JSONResponse:
+        code = HTTPStatus(error.status_code).name.lower()
+        message = f"{request.method} {request.url.path}: {error.detail}"
+        return answer(E3RGError(code, message, status=error.status_code))
+
+    @app.exception_handler(Exception)
+    async def unknown(request: Request, error: Exception) -> JSONResponse:
+        name = getattr(request.state, "request_id", "unknown")
+        log.error("request %s failed", name, exc_info=error)
+        return answer(
+            E3RGError(
+                "internal_error",
+                f"the request failed inside the server; name {name} when you report it",
+                status=500,
+            )
+        )

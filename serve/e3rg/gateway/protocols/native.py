@@ -1,0 +1,247 @@
+"""The native protocol: POST /v1/turns as JSON or multipart, answered by SSE, JSON or MP4."""
+
+from __future__ import annotations
+
+import json
+import random
+import secrets
+import time
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.datastructures import UploadFile
+
+from e3rg.emotions.table import ListenerPolicy
+from e3rg.errors import E3RGError
+from e3rg.gateway import wire
+from e3rg.gateway.conversation import resume
+from e3rg.gateway.intake import clean_text
+from e3rg.gateway.services import Services
+from e3rg.gateway.uploads import read_body, saved
+from e3rg.media.mux import FragmentedMp4Muxer
+from e3rg.media.types import Clip
+from e3rg.stages.avatar.engine import FPS
+from e3rg.turn import events
+from e3rg.turn.request import Modality, TurnRequest
+
+_Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+
+
+class TurnBody(BaseModel):
+    """What a client sends; in multipart the same fields are form fields.
+
+    ``audio``, ``video`` and ``portrait`` are files and come by multipart only.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str | None = Field(default=None, description="what the speaker says")
+    identity: _Id | None = Field(default=None, description="who listens, see /v1/identities")
+    conversation: _Id | None = Field(default=None, description="goes on with earlier turns")
+    user: Annotated[str, Field(min_length=1, max_length=256)] | None = Field(
+        default=None, description="who speaks: gives access to this user's own memory"
+    )
+    reply_with: Modality = Field(default=Modality.VIDEO, description="text, audio or video")
+    stream: bool = Field(default=True, description="SSE; otherwise one answer")
+    format: Literal["json", "mp4"] = Field(default="json", description="of the one answer")
+    policy: ListenerPolicy = ListenerPolicy.EMPATHISE
+    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=4096)] | None = None
+    degrade: Literal["allow", "never"] = "allow"
+    timeout: Annotated[float, Field(gt=0, le=600)] | None = Field(
+        default=None, description="seconds; the turn ends by then"
+    )
+
+
+async def read_turn(request: Request, services: Services) -> tuple[TurnBody, TurnRequest]:
+    """Read, check and decode a request; nothing of an upload is left on disk afterwards.
+
+    Raises:
+        E3RGError: naming the field and the fix.
+    """
+    limits = services.profile.turn
+    async with AsyncExitStack() as stack:
+        fields, files = await read_body(request, stack, limits.max_upload_bytes)
+        unknown = set(files) - {"audio", "video", "portrait"}
+        if unknown:
+            field = sorted(unknown)[0]
+            raise E3RGError(
+                "unknown_field",
+                f"there is no file field {field!r}; use audio, video or portrait",
+                param=field,
+            )
+        body = parse_body(fields)
+        if "audio" in files and "video" in files:
+            raise E3RGError(
+                "too_many_media",
+                "send audio or video, not both; a video has its own sound",
+                param="video",
+            )
+        text = None
+        if body.text is not None:
+            text = clean_text(body.text, limits.max_text_chars, limits.languages)
+        clip = await _decode(files, services)
+        if text is None and (clip is None or clip.audio is None):
+            if clip is not None:
+                raise E3RGError(
+                    "video_no_sound",
+                    "the video has no sound and there is no text; send text with it, or a video "
+                    "with sound",
+                    param="video",
+                    status=422,
+                )
+            raise E3RGError(
+                "input_missing",
+                "send text, audio or video: there is nothing to answer",
+                param="text",
+            )
+        resumed = await resume(services, body.conversation, body.identity)
+        identity = resumed.identity
+        if "portrait" in files:
+            identity = replace(
+                identity, portrait=await services.accept_portrait(await files["portrait"].read())
+            )
+    seed = body.seed if body.seed is not None else random.getrandbits(31)
+    return body, TurnRequest(
+        id=f"turn_{secrets.token_hex(12)}",
+        conversation=body.conversation or f"conv_{secrets.token_hex(12)}",
+        identity=identity,
+        deadline=time.time() + min(body.timeout or limits.timeout_s, limits.timeout_s),
+        text=text,
+        audio=clip.audio if clip else None,
+        frames=clip.frames if clip else (),
+        history=resumed.history,
+        user=body.user,
+        reply_with=body.reply_with,
+        policy=body.policy,
+        previous=resumed.delivery,
+        seed=seed,
+        max_tokens=min(body.max_tokens or limits.max_reply_tokens, limits.max_reply_tokens),
+        may_degrade=body.degrade == "allow",
+    )
+
+
+def parse_body(fields: dict[str, Any]) -> TurnBody:
+    """Check the fields' types.
+
+    Raises:
+        E3RGError: ``invalid_type`` or ``unknown_field``, for the first fault.
+    """
+    try:
+        return TurnBody.model_validate(fields)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        param = ".".join(str(part) for part in fault["loc"]) or None
+        if fault["type"] == "extra_forbidden":
+            known = ", ".join(TurnBody.model_fields)
+            raise E3RGError(
+                "unknown_field", f"there is no field {param!r}; the fields are {known}", param=param
+            ) from error
+        raise E3RGError("invalid_type", f"{param}: {fault['msg']}", param=param) from error
+
+
+async def _decode(files: dict[str, UploadFile], services: Services) -> Clip | None:
+    for kind in ("audio", "video"):
+        if kind in files:
+            async with saved(files[kind]) as path:
+                return await services.decode(path, kind)
+    return None
+
+
+async def sse(turn: AsyncGenerator[events.TurnEvent, None]) -> AsyncGenerator[bytes, None]:
+    """A turn as server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+
+    The ``data`` of all ``video.segment`` events joined is one fragmented MP4 file.
+    """
+    encoder = _SseEncoder()
+    async with aclosing(turn):
+        async for event in turn:
+            for name, payload in encoder.encode(event):
+                yield _format(name, payload)
+
+
+def _format(name: str, payload: dict[str, Any]) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(payload, ensure_ascii=False)}\n\n".encode()
+
+
+class _SseEncoder:
+    """Turns events into named JSON payloads; holds the turn's muxer."""
+
+    def __init__(self) -> None:
+        self._muxer: FragmentedMp4Muxer | None = None
+
+    def encode(self, event: events.TurnEvent) -> list[tuple[str, dict[str, Any]]]:
+        payload: dict[str, Any]
+        match event:
+            case events.TurnCreated(turn, conversation, identity):
+                payload = {"id": turn, "conversation": conversation, "identity": identity}
+                return [("turn.created", payload)]
+            case events.TranscriptReady(transcript):
+                return [("transcript", wire.transcript_json(transcript))]
+            case events.EmotionRecognized(emotion, delivery):
+                return [("emotion", wire.emotion_json(emotion, delivery))]
+            case events.MemoryUsed(retrieval):
+                return [("memory", wire.memory_json(retrieval))]
+            case events.TextDelta(text):
+                return [("text.delta", {"text": text})]
+            case events.AudioChunk():
+                return [("audio.chunk", _audio_json(event))]
+            case events.VideoFrames():
+                return self._video(event)
+            case events.StillShown(still, audio, first_frame):
+                payload = {
+                    "start": first_frame / FPS,
+                    "duration": round(audio.seconds, 6),
+                    "format": "jpeg",
+                    "data": wire.encoded(still.jpeg),
+                }
+                return [("still", payload)]
+            case events.Degraded(wanted, given, code, reason):
+                payload = {"wanted": wanted, "given": given, "code": code, "message": reason}
+                return [("degraded", payload)]
+            case events.UsageReported(usage):
+                return [*self._end(), ("usage", wire.usage_json(usage))]
+            case events.TurnCompleted(text, finish_reason, timings):
+                payload = {"text": text, "finish_reason": finish_reason, "timings": timings}
+                return [("turn.completed", payload)]
+            case events.TurnFailed(error):
+                return [*self._end(), ("error", error.to_json())]
+
+    def _video(self, event: events.VideoFrames) -> list[tuple[str, dict[str, Any]]]:
+        self._muxer = self._muxer or FragmentedMp4Muxer(sample_rate=event.audio.sample_rate)
+        data = self._muxer.write(event.packets, event.audio)
+        return self._segment(data, event.first_frame, len(event.packets))
+
+    def _end(self) -> list[tuple[str, dict[str, Any]]]:
+        if self._muxer is None:
+            return []
+        data = self._muxer.finish()
+        return self._segment(data, None, 0) if data else []
+
+    def _segment(
+        self, data: bytes, first_frame: int | None, frames: int
+    ) -> list[tuple[str, dict[str, Any]]]:
+        assert self._muxer is not None
+        start = None if first_frame is None else first_frame / FPS
+        payload = {
+            "start": start,
+            "frames": frames,
+            "mime": self._muxer.mime_type,
+            "data": wire.encoded(data),
+        }
+        return [("video.segment", payload)]
+
+
+def _audio_json(chunk: events.AudioChunk) -> dict[str, Any]:
+    return {
+        "text": chunk.text,
+        "start": round(chunk.first_sample / chunk.audio.sample_rate, 6),
+        "duration": round(chunk.audio.seconds, 6),
+        "format": "pcm16",
+        "sample_rate": chunk.audio.sample_rate,
+        "data": wire.encoded(chunk.audio.data),
+    }

@@ -1,0 +1,71 @@
+"""What the routes need, made once for each gateway replica."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+from e3rg.config import Profile, data_dir
+from e3rg.gateway.turns import TurnRunner
+from e3rg.identities.store import IdentityStore
+from e3rg.identities.types import PortraitRef
+from e3rg.media.clips import ClipStore
+from e3rg.media.decoder import MediaDecoder
+from e3rg.media.limits import MediaLimits
+from e3rg.media.types import Clip
+from e3rg.records.turns import TurnStore
+from e3rg.turn.conductor import Stages
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The gateway's parts."""
+
+    profile: Profile
+    stages: Stages
+    identities: IdentityStore
+    turns: TurnStore
+    clips: ClipStore
+    decoder: MediaDecoder
+    runner: TurnRunner
+
+    @classmethod
+    def create(cls, profile: Profile, stages: Stages) -> Self:
+        """Open the stores under the data folder."""
+        data = data_dir()
+        data.mkdir(parents=True, exist_ok=True)
+        turns = TurnStore(os.environ.get("E3RG_DATABASE", f"sqlite:///{data / 'e3rg.db'}"))
+        clips = ClipStore(data / "clips")
+        return cls(
+            profile=profile,
+            stages=stages,
+            identities=IdentityStore(data / "identities"),
+            turns=turns,
+            clips=clips,
+            decoder=MediaDecoder(),
+            runner=TurnRunner(stages, turns, clips, profile.gateway.max_turns),
+        )
+
+    async def close(self) -> None:
+        """End what runs and release everything."""
+        await self.runner.drain()
+        self.decoder.close()
+        self.turns.close()
+
+    async def decode(self, path: Path, kind: Literal["audio", "video"]) -> Clip:
+        """Decode an upload within the profile's limits."""
+        turn = self.profile.turn
+        limits = MediaLimits(max_bytes=turn.max_upload_bytes, max_seconds=turn.max_audio_s)
+        return await self.decoder.decode(path, kind, limits, kind)
+
+    async def accept_portrait(self, portrait: bytes) -> PortraitRef:
+        """Preflight a portrait and keep it for this turn.
+
+        Raises:
+            E3RGError: as AvatarEngine.inspect.
+        """
+        await self.stages.avatar.inspect(portrait)
+        return await asyncio.to_thread(self.identities.put_portrait, portrait)

@@ -1,0 +1,170 @@
+"""Request bodies: bounded while they arrive, files on disk and never in memory whole."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from e3rg.errors import E3RGError
+
+MAX_JSON_BYTES = 1_000_000
+_MAX_FIELDS = 32
+_BODY_TIMEOUT_S = 60.0
+
+
+class BodyLimit:
+    """ASGI middleware: a body larger than ``limit`` bytes, or one that drips, is cut off."""
+
+    def __init__(self, app: ASGIApp, limit: int) -> None:
+        self._app = app
+        self._limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Count what arrives (https://asgi.readthedocs.io/en/latest/specs/www.html)."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        loop = asyncio.get_running_loop()
+        due = loop.time() + _BODY_TIMEOUT_S
+        received = 0
+        complete = False
+
+        async def bounded() -> Message:
+            nonlocal received, complete
+            if complete:  # what comes now is the disconnect, which may take as long as it likes
+                return await receive()
+            try:
+                async with asyncio.timeout_at(due):
+                    message = await receive()
+            except TimeoutError as error:
+                raise E3RGError(
+                    "body_timeout",
+                    f"the body did not arrive within {_BODY_TIMEOUT_S:.0f} s; send it faster",
+                    status=408,
+                ) from error
+            received += len(message.get("body", b""))
+            complete = not message.get("more_body", False)
+            if received > self._limit:
+                raise E3RGError(
+                    "body_too_large",
+                    f"the body has more than {self._limit} bytes; send a shorter or smaller file",
+                    status=413,
+                )
+            return message
+
+        await self._app(scope, bounded, send)
+
+
+async def read_body(
+    request: Request, stack: AsyncExitStack, max_file_bytes: int
+) -> tuple[dict[str, Any], dict[str, UploadFile]]:
+    """Read JSON or multipart into fields and files; the files close with the stack.
+
+    Raises:
+        E3RGError: ``unsupported_media_type``, ``invalid_json``, ``invalid_multipart``.
+    """
+    kind = request.headers.get("content-type", "application/json").split(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        return await _read_form(request, stack, max_file_bytes)
+    if kind == "application/json" or kind.endswith("+json"):
+        return await _read_json(request), {}
+    raise E3RGError(
+        "unsupported_media_type",
+        f"Content-Type {kind!r} is not taken; send application/json or multipart/form-data",
+        status=415,
+    )
+
+
+async def _read_json(request: Request) -> dict[str, Any]:
+    data = bytearray()
+    async for part in request.stream():
+        data += part
+        if len(data) > MAX_JSON_BYTES:
+            raise E3RGError(
+                "body_too_large",
+                f"a JSON body may have {MAX_JSON_BYTES} bytes; send media as multipart files",
+                status=413,
+            )
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise E3RGError("invalid_json", f"the body is not valid JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise E3RGError("invalid_json", 'the body must be a JSON object such as {"text": "Hello"}')
+    return fields
+
+
+async def _read_form(
+    request: Request, stack: AsyncExitStack, max_file_bytes: int
+) -> tuple[dict[str, Any], dict[str, UploadFile]]:
+    try:
+        form = await stack.enter_async_context(
+            request.form(max_files=4, max_fields=_MAX_FIELDS, max_part_size=MAX_JSON_BYTES)
+        )
+    except (MultiPartException, ValueError, KeyError) as error:
+        raise E3RGError(
+            "invalid_multipart", f"the multipart body cannot be read: {error}"
+        ) from error
+    except OSError as error:
+        raise disk_error(error) from error
+    fields: dict[str, Any] = {}
+    files: dict[str, UploadFile] = {}
+    for name, value in form.multi_items():
+        if name in fields or name in files:
+            raise E3RGError("duplicate_field", f"{name} is given twice; give it once", param=name)
+        if isinstance(value, UploadFile):
+            if value.size is not None and value.size > max_file_bytes:
+                raise E3RGError(
+                    f"{name}_too_large",
+                    f"{name} has {value.size} bytes; at most {max_file_bytes} are taken",
+                    param=name,
+                    status=413,
+                )
+            files[name] = value
+        else:
+            fields[name] = value
+    return fields, files
+
+
+@asynccontextmanager
+async def saved(upload: UploadFile) -> AsyncIterator[Path]:
+    """An upload as a file of its own, gone when the block ends.
+
+    Raises:
+        E3RGError: ``disk_full``.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="e3rg-"))
+    try:
+        path = folder / "upload"
+        try:
+            with path.open("wb") as file:
+                while chunk := await upload.read(1 << 20):
+                    await asyncio.to_thread(file.write, chunk)
+        except OSError as error:
+            raise disk_error(error) from error
+        yield path
+    finally:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(folder)
+
+
+def disk_error(error: OSError) -> E3RGError:
+    """An OSError while storing an upload, as an answer."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return E3RGError(
+            "disk_full", "the server's disk is full; free space and try again", status=507
+        )
+    return E3RGError("storage_failed", "the server could not store the upload", status=500)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
+import uvicorn
+
 from e3rg.config import Profile, StageConfig
 from e3rg.engines import load_engine
+from e3rg.gateway.http import build_app
+from e3rg.gateway.services import Services
 from e3rg.local_context import engine_context
 from e3rg.stages.avatar.registry import ENGINES as AVATAR
 from e3rg.stages.dialogue.registry import ENGINES as DIALOGUE
@@ -49,3 +54,38 @@ async def local_stages(
             if loaded is not None:
                 loaded(stage)
         yield Stages(**engines)
+
+
+@asynccontextmanager
+async def local_server(
+    profile: Profile, loaded: Callable[[str], Any] | None = None
+) -> AsyncIterator[str]:
+    """Serve a profile from this process on a free port of the loopback interface.
+
+    Yields:
+        The base address.
+    """
+    async with local_stages(profile, loaded) as stages, served(profile, stages) as address:
+        yield address
+
+
+@asynccontextmanager
+async def served(profile: Profile, stages: Stages) -> AsyncIterator[str]:
+    """Serve given stages on a free port of the loopback interface."""
+    app = build_app(Services.create(profile, stages))
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(
+            uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=5)
+        )
+        running = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            while not server.started:
+                if running.done():
+                    running.result()
+                    raise RuntimeError("the server did not start")
+                await asyncio.sleep(0.01)
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await running

@@ -1,0 +1,95 @@
+// Plays a reply while it arrives: fragmented MP4 through MediaSource, or sound alone.
+
+export class Player {
+  constructor(video, portrait) {
+    this.video = video;
+    this.portrait = portrait;
+    this.video.addEventListener("ended", () => this.rest());
+  }
+
+  start() {
+    this.stop();
+    // Created in the click that sends, so that the browser lets sound play.
+    this.audio = new AudioContext();
+    this.soundEnd = 0;
+    this.pending = [];
+    this.sounds = [];
+  }
+
+  append(segment) {
+    if (!window.MediaSource?.isTypeSupported(segment.mime)) return;
+    this.pending.push(bytes(segment.data));
+    if (!this.source) {
+      const source = (this.source = new MediaSource());
+      this.video.src = URL.createObjectURL(source);
+      source.addEventListener("sourceopen", () => {
+        URL.revokeObjectURL(this.video.src);
+        if (this.source !== source || source.readyState !== "open") return;
+        this.buffer = source.addSourceBuffer(segment.mime);
+        this.buffer.addEventListener("updateend", () => this.pump());
+        this.pump();
+      }, { once: true });
+      this.video.hidden = false;
+      this.portrait.hidden = true;
+      this.video.play().catch(() => { this.video.controls = true; });
+    }
+    this.pump();
+  }
+
+  pump() {
+    if (!this.buffer || this.buffer.updating || this.source.readyState !== "open") return;
+    if (this.pending.length) this.buffer.appendBuffer(this.pending.shift());
+    else if (this.ended) this.source.endOfStream();
+  }
+
+  // Sound that comes without frames; while there is video, its own track is heard.
+  sound(chunk) {
+    this.sounds.push(chunk);
+  }
+
+  still(data) {
+    this.portrait.src = `data:image/jpeg;base64,${data.data}`;
+    if (!this.source) this.speak();
+  }
+
+  speak() {
+    for (const chunk of this.sounds.splice(0)) {
+      const raw = bytes(chunk.data);
+      const samples = new Int16Array(raw.buffer, 0, raw.length >> 1);
+      const buffer = this.audio.createBuffer(1, samples.length, chunk.sample_rate);
+      buffer.getChannelData(0).set(Float32Array.from(samples, (sample) => sample / 32768));
+      const node = this.audio.createBufferSource();
+      node.buffer = buffer;
+      node.connect(this.audio.destination);
+      this.soundEnd = Math.max(this.soundEnd, this.audio.currentTime);
+      node.start(this.soundEnd);
+      this.soundEnd += buffer.duration;
+    }
+  }
+
+  end() {
+    this.ended = true;
+    if (this.source) this.pump();
+    else if (this.sounds?.length) this.speak();
+  }
+
+  rest() {
+    this.video.hidden = true;
+    this.portrait.hidden = false;
+  }
+
+  stop() {
+    this.video.pause();
+    this.video.removeAttribute("src");
+    this.video.load();
+    this.audio?.close();
+    this.audio = this.source = this.buffer = null;
+    this.ended = false;
+    this.pending = [];
+    this.rest();
+  }
+}
+
+function bytes(base64) {
+  return Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
+}

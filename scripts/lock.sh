@@ -12,6 +12,7 @@ compile() {
 }
 
 compile uv.in -o uv.lock "$@"
+compile npm.in -o npm.lock "$@"
 compile local.in -o local.lock "$@"
 # One set of versions for all three: what is added must fit what runs.
 compile build.in --constraint local.lock -o build.lock "$@"

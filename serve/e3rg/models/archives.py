@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from e3rg.models.errors import SourceError
+from e3rg.models.errors import SourceError, WrongBytesError
 
 
 @contextmanager
@@ -19,7 +19,8 @@ def open_member(archive: Path, member: str) -> Iterator[IO[bytes]]:
     """Open a member for reading; only its bytes are used, never its name, mode or links.
 
     Raises:
-        SourceError: if the archive is damaged or holds no such regular file.
+        SourceError: if the archive holds no such regular file.
+        WrongBytesError: if it is damaged.
     """
     try:
         if zipfile.is_zipfile(archive):
@@ -29,7 +30,7 @@ def open_member(archive: Path, member: str) -> Iterator[IO[bytes]]:
             with tarfile.open(archive) as tarball:
                 yield _tar_entry(tarball, member)
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise SourceError(f"{archive.name} is damaged: {error}") from error
+        raise WrongBytesError(f"{archive.name} is damaged: {error}") from error
 
 
 def _zip_entry(wheel: zipfile.ZipFile, member: str) -> zipfile.ZipInfo:

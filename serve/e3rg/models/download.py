@@ -11,12 +11,11 @@ from pathlib import Path
 
 import httpx
 
-from e3rg.models.errors import FULL, SourceError
+from e3rg.models.errors import FULL, SourceError, WrongBytesError
 
 #: Called with bytes so far and, when known, bytes in all.
 Report = Callable[[int, int | None], None]
 
-_CHUNK = 1 << 20
 _BREAKS = 50
 _BREAKS_WITHOUT_PROGRESS = 3
 _TIMEOUT = httpx.Timeout(30, connect=5)
@@ -111,10 +110,12 @@ def _receive(
         length = answer.headers.get("Content-Length", "")
         total = done + int(length) if length.isdecimal() else size
         with part.open("ab" if continued else "wb") as file:
-            for chunk in answer.iter_raw(_CHUNK):
+            for (
+                chunk
+            ) in answer.iter_raw():  # as it arrives: a buffer would be lost with the connection
                 done += len(chunk)
                 if size is not None and done > size:
-                    raise SourceError(f"it sends more than the {size} bytes of the file")
+                    raise WrongBytesError(f"more than the {size} bytes of the file")
                 file.write(chunk)
                 report(done, total)
 

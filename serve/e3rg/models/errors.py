@@ -16,6 +16,10 @@ class SourceError(Exception):
     """One source did not give the file; the next is tried."""
 
 
+class WrongBytesError(SourceError):
+    """The source gave something, but not the file: what came is thrown away."""
+
+
 def disk_full(root: Path, needed: int) -> E3RGError:
     """The error of a model cache with too little room.
 

@@ -11,7 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
 
 from e3rg.config import ConfigError
 
@@ -22,8 +29,15 @@ RelativeName = Annotated[
     str,
     StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+@-]*(/[A-Za-z0-9_][A-Za-z0-9._+@-]*)*$"),
 ]
-# A member may hold any character that an archive allows, but must stay inside it.
-Member = Annotated[str, StringConstraints(pattern=r"^[^/\\\x00]+(/[^/\\\x00]+)*$", min_length=1)]
+
+
+def _inside(member: str) -> str:
+    if any(part in {"", ".", ".."} for part in member.replace("\\", "/").split("/")):
+        raise ValueError(f"{member!r} is not a path inside an archive")
+    return member
+
+
+Member = Annotated[str, AfterValidator(_inside)]
 
 
 class _Strict(BaseModel):
@@ -129,7 +143,7 @@ class ModelFile(_Strict):
 
     name: RelativeName
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-    size: Annotated[int, Field(ge=1)]
+    size: Annotated[int, Field(ge=1, strict=True)]
     license: Annotated[str, StringConstraints(min_length=1)]
     profiles: Annotated[tuple[str, ...], Field(min_length=1)]
     about: str = ""

@@ -55,7 +55,8 @@ def npm_pack(package: str, release: str, folder: Path, report: Report) -> None:
         SourceError: with npm's own last words, or if there is neither npm nor a registry.
         DiskFullError: if there is no room.
     """
-    npm = shutil.which("npm")
+    # Set-up puts an npm beside this Python where the machine has none.
+    npm = shutil.which("npm") or shutil.which("npm", path=str(Path(sys.executable).parent))
     if npm is None:
         registry = npm_registry(os.environ)
         if registry is None:
@@ -90,6 +91,8 @@ def _run(command: Sequence[str], folder: Path, report: Report) -> None:
     # directory holds no project's settings that could change what is fetched.
     beside = folder.parent
     environment = {**os.environ, "TMPDIR": str(beside), "PYTHONUNBUFFERED": "1"}
+    # Node trusts only its own certificates unless told; pip trusts the system's.
+    environment.setdefault("NODE_USE_SYSTEM_CA", "1")
     process = subprocess.Popen(
         command,
         cwd=beside,

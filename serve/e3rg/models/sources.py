@@ -102,7 +102,12 @@ class Fetcher:
         if path.exists():
             return path
         if isinstance(source, HubSource):
-            url = hf_hub_url(source.repo, source.path, revision=source.revision)
+            url = hf_hub_url(
+                source.repo,
+                source.path,
+                revision=source.revision,
+                endpoint=os.environ.get("HF_ENDPOINT"),
+            )
             token = get_token()
             headers = {"Authorization": f"Bearer {token}"} if token else {}
         else:
@@ -143,7 +148,9 @@ class Fetcher:
             if isinstance(single, FolderSource):
                 continue
             path = self._place(single)
-            again = again or (path.exists() and path not in self._fetched)
+            part = path.with_name(path.name + ".part")
+            again = again or (path not in self._fetched and (path.exists() or part.exists()))
+            part.unlink(missing_ok=True)
             if path.is_dir():
                 shutil.rmtree(path)
             else:

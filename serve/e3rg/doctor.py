@@ -237,7 +237,7 @@ def _port(host: str, port: int) -> Check:
             return Check(name, "ok", "a running e3rg (or something with its /healthz) has it")
     except httpx.HTTPError:
         pass
-    mend = "stop the program that has it, or choose another: e3rg up --port, or gateway.port in the profile"
+    mend = "stop the program that has it, or use another: --port, or gateway.port in the profile"
     return Check(name, "fail", f"{host}: {why}", mend)
 
 

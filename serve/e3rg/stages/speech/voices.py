@@ -1,0 +1,56 @@
+"""Kokoro's English voices, named by the letters of their files: accent, gender, name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Accent = Literal["us", "uk"]
+Gender = Literal["female", "male"]
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceInfo:
+    """A voice of the engine.
+
+    Attributes:
+        id: what a request names, e.g. ``af_heart``.
+        name: for people, e.g. ``Heart``.
+        gender: ``female`` or ``male``.
+        accent: ``us`` or ``uk``.
+    """
+
+    id: str
+    name: str
+    gender: Gender
+    accent: Accent
+
+
+def _voice(id_: str) -> VoiceInfo:
+    accent: Accent = "uk" if id_[0] == "b" else "us"
+    gender: Gender = "male" if id_[1] == "m" else "female"
+    return VoiceInfo(id_, id_[3:].capitalize(), gender, accent)
+
+
+# The better-graded half of the model card's list, and enough of each kind.
+VOICES: tuple[VoiceInfo, ...] = tuple(
+    _voice(id_)
+    for id_ in (
+        "af_heart",
+        "af_bella",
+        "af_nicole",
+        "af_aoede",
+        "af_kore",
+        "af_sarah",
+        "am_michael",
+        "am_fenrir",
+        "am_puck",
+        "am_onyx",
+        "bf_emma",
+        "bf_isabella",
+        "bf_alice",
+        "bm_george",
+        "bm_fable",
+        "bm_daniel",
+    )
+)

@@ -28,6 +28,7 @@ class LlamaDialogue:
         self._server = server
         self._context_tokens = context_tokens
         self._executor = ThreadPoolExecutor(slots, thread_name_prefix="llama")
+        self._generating = 0
 
     @classmethod
     def load(
@@ -67,6 +68,16 @@ class LlamaDialogue:
             raise ConfigError(f"dialogue model {path} cannot be loaded: {error}") from error
         return cls(server, slots, context_tokens)
 
+    @property
+    def address(self) -> str:
+        """Base address of llama.cpp's own HTTP server, which listens on the loopback interface."""
+        return str(self._server.listening_address)
+
+    @property
+    def generating(self) -> int:
+        """Replies being generated now."""
+        return self._generating
+
     def close(self) -> None:
         """Release the model."""
         self._executor.shutdown(wait=True, cancel_futures=True)
@@ -98,6 +109,7 @@ class LlamaDialogue:
                     loop.call_soon_threadsafe(chunks.put_nowait, None)
 
         running = loop.run_in_executor(self._executor, generate)
+        self._generating += 1
         try:
             ended = False
             while (chunk := await chunks.get()) is not None:
@@ -111,8 +123,9 @@ class LlamaDialogue:
         finally:
             stopped.set()
             # The native call ends within a token; until then its slot is not free.
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await asyncio.shield(running)
+            with contextlib.suppress(Exception):
+                await asyncio.wait({running})
+            self._generating -= 1
 
 
 def _body(request: DialogueRequest) -> dict[str, Any]:

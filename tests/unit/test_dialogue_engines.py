@@ -1,0 +1,154 @@
+"""Both dialogue engines on the real model; the remote one talks to llama.cpp's own HTTP server."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from e3rg.config import ConfigError
+from e3rg.deadline import bounded
+from e3rg.engines import EngineContext
+from e3rg.errors import E3RGError
+from e3rg.local_context import engine_context
+from e3rg.messages import Message
+from e3rg.stages.dialogue.engine import DialogueEngine, DialogueRequest, TextDelta
+from e3rg.stages.dialogue.llama import LlamaDialogue
+from e3rg.stages.dialogue.openai import OpenAIDialogue
+
+
+@pytest.fixture(scope="module")
+def context() -> EngineContext:
+    return engine_context()
+
+
+@pytest.fixture(scope="module")
+def llama(context: EngineContext) -> Iterator[LlamaDialogue]:
+    engine = LlamaDialogue.load(context, context_tokens=1024)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def remote(llama: LlamaDialogue, context: EngineContext) -> OpenAIDialogue:
+    return OpenAIDialogue.load(context, base_url=f"{llama.address}/v1", model="any")
+
+
+@pytest.fixture(params=["llama", "remote"])
+def engine(request: pytest.FixtureRequest) -> DialogueEngine:
+    engine: DialogueEngine = request.getfixturevalue(request.param)
+    return engine
+
+
+def ask(text: str = "Hello! How are you?", **options: object) -> DialogueRequest:
+    return DialogueRequest((Message("user", text),), **options)  # type: ignore[arg-type]
+
+
+async def collect(stream: AsyncIterator[TextDelta]) -> list[TextDelta]:
+    return [delta async for delta in stream]
+
+
+async def test_streams_words_and_counts_tokens(engine: DialogueEngine) -> None:
+    deltas = await collect(engine.stream(ask(max_tokens=12, seed=1)))
+    assert len(deltas) > 3
+    assert "".join(delta.text for delta in deltas).strip()
+    last = deltas[-1]
+    assert last.finish_reason == "length"
+    assert (last.prompt_tokens > 5, last.completion_tokens) == (True, 12)
+    assert all(delta.finish_reason is None for delta in deltas[:-1])
+
+
+async def test_a_seed_repeats_the_reply(engine: DialogueEngine) -> None:
+    texts = [
+        "".join(d.text for d in await collect(engine.stream(ask(max_tokens=16, seed=7))))
+        for _ in range(2)
+    ]
+    assert texts[0] == texts[1]
+
+
+async def test_stop_words_end_the_reply(engine: DialogueEngine) -> None:
+    request = ask("Count: one two three four", max_tokens=40, temperature=0.0)
+    whole = "".join(d.text for d in await collect(engine.stream(request)))
+    word = whole.split()[2]
+    cut = await collect(
+        engine.stream(
+            ask("Count: one two three four", max_tokens=40, temperature=0.0, stop=(word,))
+        )
+    )
+    assert word not in "".join(delta.text for delta in cut)
+    assert cut[-1].finish_reason == "stop"
+
+
+async def test_closing_stops_the_generation(llama: LlamaDialogue) -> None:
+    """Both slots are cut short again and again; if one were still busy, the last would wait."""
+    for _ in range(4):
+        streams = [llama.stream(ask("Tell a long story.", max_tokens=800)) for _ in range(2)]
+        for stream in streams:
+            await anext(stream)
+        for stream in streams:
+            await stream.aclose()
+    assert llama.generating == 0
+    assert (await collect(llama.stream(ask(max_tokens=2))))[-1].finish_reason == "length"
+
+
+async def test_cancelling_stops_the_generation(llama: LlamaDialogue) -> None:
+    task = asyncio.create_task(collect(llama.stream(ask("Tell a long story.", max_tokens=800))))
+    await asyncio.sleep(0.2)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert llama.generating == 0
+
+
+async def test_two_replies_at_once_do_not_mix(llama: LlamaDialogue) -> None:
+    alone = [await collect(llama.stream(ask(t, max_tokens=10, seed=3))) for t in ("Dogs", "Rain")]
+    both = await asyncio.gather(
+        *(collect(llama.stream(ask(t, max_tokens=10, seed=3))) for t in ("Dogs", "Rain"))
+    )
+    for one, other in zip(alone, both, strict=True):
+        assert "".join(d.text for d in other).split()[:3] == "".join(d.text for d in one).split()[:3]
+
+
+async def test_a_prompt_beyond_the_window_is_an_error(llama: LlamaDialogue) -> None:
+    with pytest.raises(E3RGError) as caught:
+        await collect(llama.stream(ask("word " * 3000)))
+    assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "messages")
+    assert await collect(llama.stream(ask(max_tokens=1)))
+
+
+async def test_the_deadline_reaches_the_engine(llama: LlamaDialogue) -> None:
+    with pytest.raises(E3RGError) as caught:
+        async with bounded(time.time() + 0.2):
+            await collect(llama.stream(ask("Tell a long story.", max_tokens=800)))
+    assert caught.value.code == "deadline_exceeded"
+    assert llama.generating == 0
+
+
+async def test_memory_and_threads_stay_flat(llama: LlamaDialogue) -> None:
+    process = psutil.Process()
+    for _ in range(5):
+        await collect(llama.stream(ask(max_tokens=4)))
+    rss, threads = process.memory_info().rss, process.num_threads()
+    for number in range(25):
+        await collect(llama.stream(ask(f"Hello number {number}", max_tokens=4)))
+    assert process.memory_info().rss < rss * 1.02 + 4e6
+    assert process.num_threads() <= threads + 1
+
+
+async def test_a_dead_server_is_said(context: EngineContext) -> None:
+    engine = OpenAIDialogue.load(context, base_url="http://127.0.0.1:9/v1", model="any")
+    with pytest.raises(E3RGError) as caught:
+        await collect(engine.stream(ask()))
+    assert (caught.value.code, caught.value.status) == ("dialogue_unavailable", 503)
+
+
+def test_a_broken_model_file_is_said(context: EngineContext, tmp_path: Path) -> None:
+    source = context.models.path("smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(source.read_bytes()[:1_000_000])
+    with pytest.raises(ConfigError, match=r"cut\.gguf"):
+        LlamaDialogue.load(context, model=str(cut))
+    with pytest.raises(ConfigError, match="does not exist"):
+        LlamaDialogue.load(context, model="/nowhere.gguf")

@@ -19,6 +19,7 @@ Array = NDArray[np.float32]
 MAX_SECONDS = 30.0
 _HOP_S = 0.01
 _FRAME_S = 0.04
+_PAUSE_S = 0.25  # a shorter silence is a consonant
 _PITCH_HZ = (65.0, 450.0)
 _VOICED = 0.45  # height of the autocorrelation peak; Boersma's voicing threshold
 _OCTAVE_COST = 0.02
@@ -87,6 +88,8 @@ def measure(audio: Pcm) -> Prosody | None:
     low, middle, high = np.percentile(semitones, [10, 50, 90])
     strengths = np.clip(strength[voiced], 0.01, 0.99)
     span = active[-1] - active[0] + 1
+    gaps = np.diff(active)
+    paused = int(gaps[gaps > _PAUSE_S / _HOP_S].sum())
     return Prosody(
         voiced_s=float(voiced.sum() * _HOP_S),
         pitch=float(2 ** (middle / 12)),
@@ -96,8 +99,8 @@ def measure(audio: Pcm) -> Prosody | None:
         level_spread=float(level[active][voiced].std()),
         effort=bands,
         harmonicity=float(np.mean(10 * np.log10(strengths / (1 - strengths)))),
-        rate=_syllables(level, active[voiced]) / (active.size * _HOP_S),
-        pauses=float(1 - active.size / span),
+        rate=float(_syllables(level, active[voiced]) / ((span - paused) * _HOP_S)),
+        pauses=float(paused / span),
     )
 
 

@@ -5,7 +5,7 @@ doi:10.1016/S0167-6393(02)00084-5). It tells little of valence, so anger, fear a
 together here, and the confidence is never above MAX_CONFIDENCE: this opinion shifts the balance
 between emotions that the words leave open, and does not overrule them.
 
-No labelled speech stands behind the numbers: the norms were measured on 16 synthetic neutral
+No labelled speech stands behind the numbers: the norms were measured on 15 synthetic neutral
 voices (Kokoro-82M, both genders), the directions and weights are the literature's.
 """
 
@@ -21,10 +21,10 @@ MAX_CONFIDENCE = 0.3
 
 # Measure: (norm, spread between speakers, weight in arousal). Weights add up to 1.
 _NORMS = {
-    "effort": (-13.8, 3.5, 0.35),
-    "rate": (3.6, 0.8, 0.2),
-    "pitch_range": (7.5, 2.5, 0.25),
-    "level_spread": (5.5, 1.5, -0.05),
+    "effort": (-13.6, 3.5, 0.35),
+    "rate": (3.4, 0.8, 0.2),
+    "pitch_range": (8.0, 2.5, 0.25),
+    "level_spread": (6.0, 1.5, -0.05),
 }
 _PITCH_NORM_HZ, _PITCH_SPREAD, _PITCH_WEIGHT = 150.0, 5.0, 0.15
 # Calm voices differ by about as much as one voice does between moods, so the step is small.

@@ -125,7 +125,9 @@ class _Upload:
         # Opened by descriptor, so that FFmpeg has no name to guess the format from.
         with open(os.open(self.path, os.O_RDONLY), "rb") as file:  # noqa: PTH123
             options = {"format_whitelist": CONTAINERS, "protocol_whitelist": "none"}
-            with av.open(file, mode="r", container_options=options, io_open=_refuse) as container:
+            name = _container(file.read(12))
+            file.seek(0)
+            with av.open(file, "r", name, container_options=options, io_open=_refuse) as container:
                 yield container
 
     def _sound(self, container: InputContainer) -> Any:
@@ -236,6 +238,19 @@ def _packets(container: InputContainer, *streams: Any) -> Iterator[Any]:
     """Packets of the streams until the end, or until the file breaks off."""
     with contextlib.suppress(av.FFmpegError):
         yield from container.demux(*(stream for stream in streams if stream is not None))
+
+
+def _container(head: bytes) -> str | None:
+    """FFmpeg's name for what a file starts with, or None where only a closer look can tell.
+
+    FFmpeg's own guess weighs all its formats: a pure tone in a WAV file can look like another one.
+    """
+    if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
+        return "wav"
+    if head[4:8] in (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip"):
+        return "mov"
+    starts = {b"fLaC": "flac", b"OggS": "ogg", b"\x1aE\xdf\xa3": "matroska"}
+    return starts.get(head[:4])
 
 
 def _refuse(*_: object) -> NoReturn:

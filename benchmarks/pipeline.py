@@ -122,8 +122,7 @@ async def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     profile = load_profile(options.profile)
-    identities = IdentityStore(data_dir() / "identities")
-    identity = identities.get(identities.default)
+    identity = IdentityStore(data_dir() / "identities").default()
     rows = []
     async with local_stages(profile) as stages:
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
-import onnxruntime as ort  # type: ignore[import-untyped]
+import onnxruntime as ort
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 

@@ -35,7 +35,7 @@ async def resume(services: Services, conversation: str | None, identity: str | N
     turns: list[TurnRecord] = []
     if conversation is not None:
         turns = await services.turns.conversation(conversation, services.profile.turn.history_turns)
-    name = identity or (turns[-1].identity if turns else services.identities.default)
+    name = identity or (turns[-1].identity if turns else services.identities.default().id)
     chosen = await asyncio.to_thread(services.identities.get, name)
     history: list[Message] = []
     for turn in turns:

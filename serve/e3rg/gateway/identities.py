@@ -29,7 +29,7 @@ def router(services: Services) -> APIRouter:
         listed = await asyncio.to_thread(store.list)
         return {
             "object": "list",
-            "default": store.default,
+            "default": (await asyncio.to_thread(store.default)).id,
             "data": [identity_json(identity) for identity in listed],
         }
 
@@ -63,9 +63,18 @@ def router(services: Services) -> APIRouter:
                 if not isinstance(fields.get(name), str):
                     raise E3RGError("identity_invalid", f"{name} must be a text", param=name)
             portrait = await files["portrait"].read()
-        await services.stages.avatar.inspect(portrait)
-        values = {name: fields[name] for name in _FIELDS}
-        added = await asyncio.to_thread(store.add, **values, portrait=portrait)
+        report = await services.stages.avatar.inspect(portrait)
+        added = await asyncio.to_thread(
+            store.add,
+            fields["id"],
+            name=fields["name"],
+            gender=fields["gender"],
+            age=fields["age"],
+            voice=fields["voice"],
+            profile=fields["profile"],
+            portrait=portrait,
+            report=report,
+        )
         return identity_json(added)
 
     @routes.delete("/{identity_id}", status_code=204)

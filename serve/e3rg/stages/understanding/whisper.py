@@ -104,6 +104,8 @@ class Whisper:
             num_workers=workers,
             local_files_only=True,
         )
+        # The voice activity net loads at its first use; that shall not be a person's first word.
+        get_speech_timestamps(np.zeros(SPEECH_INPUT_RATE, np.float32), _VAD)
         return cls(model, languages, beam)
 
     def transcribe(self, audio: Pcm, stop: threading.Event | None = None) -> Transcript:

@@ -269,10 +269,11 @@ class MilvusStore:
         self._client.create_collection(
             name,
             schema=schema,
-            index_params=params,
             consistency_level=self._options.consistency,
             timeout=self._options.timeout_s,
         )
+        # Loading waits for the index; waiting here as well asks what Milvus Lite cannot answer.
+        self._client.create_index(name, params, timeout=self._options.timeout_s, sync=False)
 
     def _search(
         self, name: str, vector: Vector, limit: int, where: str, fields: list[str]

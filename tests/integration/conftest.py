@@ -15,6 +15,8 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+import ray
+from ray import serve
 
 _START_S = 180
 
@@ -90,3 +92,40 @@ def shared() -> Path:
     """Measuring data that is not part of the project (see docs/testing.md)."""
     default = Path(__file__).parents[2] / ".." / "shared"
     return Path(os.environ.get("E3RG_SHARED", default)).resolve() / "data"
+
+
+STAGES = ("understanding", "memory", "dialogue", "speech", "avatar")
+
+
+class Replicas:
+    """Looks into the running replicas, past the gateway."""
+
+    def activity(self, stage: str) -> dict[str, int]:
+        """Calls in work, threads and tasks of a stage's replica."""
+        handle = serve.get_deployment_handle(stage, app_name="e3rg")
+        activity: dict[str, int] = handle.activity.remote().result(timeout_s=30)
+        return activity
+
+    def wait_idle(self, timeout: float = 10) -> None:
+        """Return when no stage works on anything."""
+        due = time.monotonic() + timeout
+        while True:
+            busy = {stage: self.activity(stage)["active"] for stage in STAGES}
+            if not any(busy.values()):
+                return
+            assert time.monotonic() < due, f"still working for nobody: {busy}"
+            time.sleep(0.05)
+
+    def process(self, server: Server, name: str) -> psutil.Process:
+        """The process of a deployment's replica."""
+        for process in server.process.children(recursive=True):
+            if f"ServeReplica:e3rg:{name}" in " ".join(process.cmdline()[:1]):
+                return process
+        raise LookupError(f"no replica of {name}")
+
+
+@pytest.fixture(scope="session")
+def replicas(server: Server) -> Iterator[Replicas]:
+    ray.init(address="auto", namespace="serve", log_to_driver=False, logging_level="ERROR")
+    yield Replicas()
+    ray.shutdown()

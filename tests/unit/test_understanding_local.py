@@ -27,8 +27,8 @@ from e3rg.models.store import ModelStore
 from e3rg.stages.understanding import local
 from e3rg.stages.understanding.engine import Transcript, Utterance
 from e3rg.stages.understanding.local import LocalUnderstanding
+from e3rg.stages.understanding.registry import ENGINES
 
-ENGINES = {"local": "e3rg.stages.understanding.local:LocalUnderstanding"}
 GRIEF, JOY = "My dog died yesterday and I cannot stop crying.", "I won the race, I am so happy!"
 
 

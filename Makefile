@@ -30,7 +30,7 @@ lint: setup-dev  ## Check style and types
 
 bench: setup-dev  ## Run every benchmark and print its table
 	@.venv/bin/e3rg models pull
-	@set -e; for file in benchmarks/bench_*.py; do .venv/bin/python "$$file"; done
+	@set -e; for file in benchmarks/[!_]*.py; do .venv/bin/python "$$file"; done
 
 lock:  ## Remake requirements/*.lock
 	@scripts/lock.sh

@@ -115,9 +115,13 @@ def video_file(
     size: tuple[int, int] = (320, 240),
     sound: bool = False,
     gop: int = 50,
+    white_left: bool = False,
     options: dict[str, str] | None = None,
 ) -> bytes:
-    """A film at 25 frames a second whose grey value rises from black to white."""
+    """A film at 25 frames a second whose grey value rises from black to white.
+
+    With ``white_left`` it is black all the time, but for its left half, which is white.
+    """
     sink = io.BytesIO()
     with av.open(sink, "w", format=muxer, options=options or {}) as container:
         stream = container.add_stream(codec, rate=FPS)
@@ -139,6 +143,10 @@ def video_file(
             frame = av.VideoFrame(*size, "yuv420p")
             for plane, value in zip(frame.planes, (grey, 128, 128), strict=True):
                 plane.update(bytes([value]) * plane.buffer_size)
+            if white_left:
+                rows = np.full((frame.height, frame.planes[0].line_size), 16, np.uint8)
+                rows[:, : frame.width // 2] = 235
+                frame.planes[0].update(rows.tobytes())
             frame.pts, frame.time_base = index, Fraction(1, FPS)
             container.mux(stream.encode(frame))
             if audio is not None:

@@ -261,13 +261,16 @@ def test_size_of_stills(decode) -> None:
 
 def test_a_phone_held_upright(decode) -> None:
     """A rotation in the track header (tkhd's matrix) is applied."""
-    data = bytearray(video_file(0.4, size=(320, 240)))
+    data = bytearray(video_file(0.4, size=(320, 240), white_left=True))
     at = data.index(b"tkhd") + 4 + 40
     # 90° clockwise, as phones write it (ISO/IEC 14496-12, 8.3.2).
     data[at : at + 36] = struct.pack(">9i", 0, 1 << 16, 0, -(1 << 16), 0, 0, 0, 0, 1 << 30)
     picture = decode(bytes(data), "video").frames[0]
     with av.open(io.BytesIO(picture)) as container:
-        assert (container.streams.video[0].width, container.streams.video[0].height) == (240, 320)
+        pixels = next(container.decode(video=0)).to_ndarray(format="gray")
+    assert pixels.shape == (320, 240)
+    assert pixels[:150].min() > 200  # the left side came to the top
+    assert pixels[170:].max() < 50
 
 
 @pytest.mark.parametrize(

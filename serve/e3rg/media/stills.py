@@ -15,8 +15,8 @@ from av.video.codeccontext import VideoCodecContext
 
 from e3rg.media.limits import MediaLimits
 
-PIXELS_TO_DECODE = 1_500_000_000
-"""Above this many, only key frames are decoded: about 700 frames of 1080p."""
+PIXELS_TO_DECODE = 500_000_000
+"""Above this many (about 240 frames of 1080p), key frames alone do, if there are enough."""
 
 
 class Stills:
@@ -63,8 +63,10 @@ class Stills:
         codec.thread_count = 1
         codec.options = {"max_pixels": str(self._limits.max_pixels)}
         packets = _packets(container, stream, time.monotonic() + self._limits.timeout_s / 2)
-        if len(self._packets) * codec.width * codec.height > PIXELS_TO_DECODE:
-            return tuple(_key_pictures(packets, codec, set(starts), self._limits.frame_side))
+        keys = set(starts)
+        pixels = len(self._packets) * codec.width * codec.height
+        if pixels > PIXELS_TO_DECODE and len(keys) == count:
+            return tuple(_key_pictures(packets, codec, keys, self._limits.frame_side))
         return tuple(_pictures(packets, codec, targets, starts, self._limits.frame_side))
 
     def _key_before(self, target: Fraction) -> int:
@@ -80,7 +82,7 @@ def _pictures(
     starts: list[int],
     side: int,
 ) -> Iterator[bytes]:
-    """The first picture at or behind each target; the last picture of all if one is missing."""
+    """The picture that is shown at each target, none twice."""
     done = 0
     newest: Any = None
     for number, packet in packets:
@@ -89,13 +91,14 @@ def _pictures(
         if packet.size and number == starts[done]:
             codec.flush_buffers()
         for frame in _decode(codec, packet):
-            newest = frame
-            if _time(frame, Fraction(0)) >= targets[done]:
-                yield to_jpeg(frame, side)
+            at = _time(frame, Fraction(0))
+            while newest is not None and at > targets[done]:
+                yield to_jpeg(newest, side)
                 newest = None
                 done += 1
                 if done == len(targets):
                     return
+            newest = frame
     if newest is not None:
         yield to_jpeg(newest, side)
 

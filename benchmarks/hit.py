@@ -1,0 +1,36 @@
+"""Emotion from text: HIT, 32-way accuracy, calibration and time on a file of dialogues.
+
+python benchmarks/hit.py DIALOGUES.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from e3rg.config import model_dir
+from e3rg.embedding.minilm import MiniLmEmbedder
+from e3rg.evaluate.hit import measure_hit, read_dialogues
+from e3rg.models.store import ModelStore
+from e3rg.stages.understanding.text_emotion import TextEmotion
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Score emotion recognition from text.")
+    parser.add_argument("dialogues", type=Path, help="JSON lines: speaker_emotion, turns")
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    embedder = MiniLmEmbedder.load(ModelStore(model_dir()), threads=options.threads)
+    report = measure_hit(TextEmotion.load(embedder), read_dialogues(options.dialogues))
+    print(f"dialogues        {report.dialogues}")
+    print(f"HIT              {100 * report.hit:.1f} %")
+    print(f"  always happy   {100 * report.always_happy:.1f} %")
+    print(f"accuracy of 32   {100 * report.accuracy:.1f} %")
+    print(f"ECE              {report.ece:.3f}")
+    print(f"one call         p50 {report.p50_ms:.1f} ms   p95 {report.p95_ms:.1f} ms")
+    for category, (count, hit) in report.by_category.items():
+        print(f"  {category.value:<10} {count:5d} dialogues   HIT {100 * hit:.1f} %")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Measures of quality: what the paper reports, computed on this system."""

@@ -182,9 +182,12 @@ class Fetcher:
                 pip_download(source.package, source.version, out, report, sdist=source.sdist)
             else:
                 npm_pack(source.package, source.version, out, report)
-            names = [path.name for path in out.iterdir()]
-            if len(names) != 1:
-                raise SourceError(f"expected one archive, got {names or 'none'}")
+            archives = [*out.iterdir()]
+            if len(archives) != 1:
+                names = ", ".join(path.name for path in archives) or "none"
+                raise SourceError(f"expected one archive, got {names}")
+            size = archives[0].stat().st_size
+            self._progress.update(label, size, size)  # not every client reports as it goes
             out.replace(place)
         except SourceError as error:
             self._failed[place] = error

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from milvus_lite.adapter.grpc.server import start_server_in_thread
 from milvus_lite.server_manager import server_manager_instance
 
 from e3rg.config import ConfigError, model_dir
+from e3rg.embedding.minilm import MiniLmEmbedder
 from e3rg.emotions.types import Category, Emotion
 from e3rg.engines import EngineContext
 from e3rg.errors import E3RGError
@@ -51,6 +53,15 @@ def episode(user: str, text: str, conversation: str = "earlier", **fields: Any) 
 
 def feeling(label: str, category: Category) -> Emotion:
     return Emotion(label, category, intensity=0.8, confidence=0.8)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_embedder() -> Iterator[None]:
+    """The real model, loaded once instead of once for each engine."""
+    embedder = MiniLmEmbedder.load(ModelStore(model_dir()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MiniLmEmbedder, "load", lambda models: embedder)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -260,6 +271,10 @@ async def test_the_oldest_go_first(own: MilvusMemory) -> None:
     assert await own.forget("bob") == 9
 
 
+def exemplar_sets(folder: Path) -> int:
+    return len(list(folder.glob("memory.db/collections/*exemplars*")))
+
+
 def written(folder: Path, text: str) -> list[Path]:
     return [p for p in folder.rglob("*") if p.is_file() and text.encode() in p.read_bytes()]
 
@@ -285,13 +300,13 @@ async def test_a_restart_keeps_episodes_and_loads_exemplars_only_on_change(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embedded: list[int] = []
-    embed = milvus.MiniLmEmbedder.embed
+    embed = MiniLmEmbedder.embed
 
     def counting(self: Any, texts: Any) -> Any:
         embedded.append(len(texts))
         return embed(self, texts)
 
-    monkeypatch.setattr(milvus.MiniLmEmbedder, "embed", counting)
+    monkeypatch.setattr(MiniLmEmbedder, "embed", counting)
     first = load(folder)
     assert embedded == []
     await first.remember(episode("ann", "My dog Rex died last week"))
@@ -305,6 +320,7 @@ async def test_a_restart_keeps_episodes_and_loads_exemplars_only_on_change(
     assert [item.text for item in found.episodes] == ["My dog Rex died last week"]
     assert {exemplar.id for exemplar in found.exemplars} == {exemplar.id for exemplar in few}
     second.close()
+    assert exemplar_sets(folder) == 1
 
 
 async def test_an_interrupted_rewrite_is_mended(folder: Path) -> None:
@@ -356,6 +372,29 @@ async def test_a_server_that_dies_is_a_typed_error(folder: Path) -> None:
             await call
         assert (caught.value.code, caught.value.status) == ("memory_unavailable", 503)
     own.close()
+
+
+async def test_two_engines_share_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Milvus Lite's own gRPC server, reached by address as a Milvus server is.
+    server, database, port = start_server_in_thread(str(tmp_path / "s"), "127.0.0.1", 0)
+    few = load_exemplars()[:8]
+    monkeypatch.setattr(milvus, "load_exemplars", lambda: few)
+    uri = f"http://127.0.0.1:{port}"
+    try:
+        one, other = load(tmp_path, uri=uri), load(tmp_path, uri=uri)
+        await one.remember(episode("ann", "My dog Rex died last week"))
+        await one.remember(episode("bob", "My dog Rex died last week"))
+        query = MemoryQuery("I miss my dog Rex", "ann")
+        assert len((await other.retrieve(query)).episodes) == 1
+        assert await other.forget("ann") == 1
+        assert (await one.retrieve(query)).episodes == ()
+        other.close()
+        assert len((await one.retrieve(query)).exemplars) == 2
+        assert await one.forget("bob") == 1
+        one.close()
+    finally:
+        server.stop(grace=0)
+        database.close()
 
 
 def test_a_server_that_is_not_there_or_silent_is_a_typed_error(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ T = TypeVar("T")
 _CANDIDATES = 100  # exemplars that emotion affinity chooses from
 _MOST = 16  # of either kind in one retrieval
 _QUEUE = 64  # calls in work or waiting, for reads and for writes
-_ERASE_S = 120.0
+_ERASE_S = 300.0
+_WRITE_S = 60.0  # a write may wait behind a flush or an erasure; nobody waits for its answer
 _TEXT = 4000  # characters that are embedded; the embedder cuts to its window
 
 
@@ -184,7 +185,7 @@ class MilvusMemory:
         _check_user(episode.user)
         if not episode.text.strip():
             return
-        await self._call(self._writes, self._timeout_s, self._remember, episode)
+        await self._call(self._writes, _WRITE_S, self._remember, episode)
 
     async def forget(self, user: str) -> int:
         """Erase all episodes of a user, on disk too; returns how many.

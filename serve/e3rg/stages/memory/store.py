@@ -31,6 +31,7 @@ NAME_BYTES = 256
 _KEY_BYTES = 64  # a sha256 in hexadecimal
 _BATCH = 500
 _REWRITE = "_rewrite"
+_SLOW_S = 60.0  # of one call that works on a whole collection
 _EPISODE_FIELDS = ["episode", "conversation", "text", "reply", "emotion", "created"]
 
 Vector = NDArray[np.float32]
@@ -64,7 +65,8 @@ class StoreOptions:
     @property
     def path(self) -> Path | None:
         """The folder of Milvus Lite, or None for a server."""
-        return None if "://" in self.uri or self.uri.startswith("unix:") else Path(self.uri)
+        remote = "://" in self.uri or self.uri.startswith("unix:")
+        return None if remote else Path(self.uri)
 
 
 class MilvusStore:
@@ -136,7 +138,7 @@ class MilvusStore:
         ]
         for part in _batches(rows):
             self._client.upsert(name, part, timeout=self._options.timeout_s)
-        self._client.flush(name, timeout=60)
+        self._client.flush(name, timeout=_SLOW_S)
         if self._options.path is not None:
             for other in self._client.list_collections(timeout=self._options.timeout_s):
                 if other.startswith(f"{self._options.prefix}exemplars_") and other != name:
@@ -190,7 +192,7 @@ class MilvusStore:
 
     def flush_episodes(self) -> None:
         """Turn recent writes into an indexed segment. They are durable and visible before."""
-        self._client.flush(self._episodes, timeout=60)
+        self._client.flush(self._episodes, timeout=_SLOW_S)
 
     def erase_episodes(self, user: str) -> int:
         """Erase a user's episodes; returns how many there were.
@@ -211,15 +213,17 @@ class MilvusStore:
         return count
 
     def _rewrite_episodes(self, without: str) -> None:
-        name, copy, wait = self._episodes, self._episodes + _REWRITE, self._options.timeout_s
+        name, copy, wait = self._episodes, self._episodes + _REWRITE, _SLOW_S
         gone = key(without)
+        if self._client.has_collection(copy, timeout=wait):
+            self._client.drop_collection(copy, timeout=wait)  # a rewrite that failed half way
         self._create(copy, self._episode_schema(), self._options.index)
         self._client.load_collection(copy, timeout=wait)
-        ids = [row["id"] for row in self._query(name, f'user_key != "{gone}"', ["id"])]
+        ids = [row["id"] for row in self._query(name, f'user_key != "{gone}"', ["id"], wait)]
         for part in _batches(ids):
             rows = self._client.get(name, ids=part, output_fields=["*", "vector"], timeout=wait)
             self._client.insert(copy, rows, timeout=wait)
-        self._client.flush(copy, timeout=60)
+        self._client.flush(copy, timeout=_SLOW_S)
         with self._swap:
             self._client.drop_collection(name, timeout=wait)
             self._client.rename_collection(copy, name, timeout=wait)
@@ -290,12 +294,11 @@ class MilvusStore:
         )
         return list(found[0])
 
-    def _query(self, name: str, where: str, fields: list[str]) -> list[dict[str, Any]]:
-        return list(
-            self._client.query(
-                name, filter=where, output_fields=fields, timeout=self._options.timeout_s
-            )
-        )
+    def _query(
+        self, name: str, where: str, fields: list[str], wait: float | None = None
+    ) -> list[dict[str, Any]]:
+        wait = wait or self._options.timeout_s
+        return list(self._client.query(name, filter=where, output_fields=fields, timeout=wait))
 
     def _count(self, name: str, where: str = "") -> int:
         return int(self._query(name, where, ["count(*)"])[0]["count(*)"])

@@ -22,6 +22,7 @@ from e3rg.media.types import Still, VideoPacket
 from e3rg.stages.avatar.encoder import SegmentEncoder
 from e3rg.stages.avatar.engine import FPS, SIZE, RenderRequest, VideoChunk
 from e3rg.stages.avatar.expression import expression_track, expression_weights
+from e3rg.stages.avatar.folds import fold_strengths
 from e3rg.stages.avatar.motion import STILL, pose
 from e3rg.stages.avatar.portrait import frame_portrait
 from e3rg.stages.avatar.render import Renderer, frame_weights
@@ -108,8 +109,10 @@ class BlendshapeAvatar:
 
     def _still(self, portrait: PortraitRef, delivery: Delivery) -> Still:
         rig = self._rigs.get(portrait)
-        weights = frame_weights(expression_weights(delivery), REST, STILL, rig.smile)
-        frame = Renderer(rig).render(weights, REST, STILL)
+        expression = expression_weights(delivery)
+        renderer = Renderer(rig)
+        renderer.shade(fold_strengths(expression))
+        frame = renderer.render(frame_weights(expression, REST, STILL, rig.smile), REST, STILL)
         image = cv2.cvtColor(frame, cv2.COLOR_YUV2BGR_I420)
         return Still(cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, 90])[1].tobytes())
 
@@ -145,6 +148,7 @@ def render_frames(rig: Rig, request: RenderRequest) -> Iterator[NDArray[np.uint8
         mouth = Mouth(*(float(value) for value in mouths[index]))
         at = pose(request.seed, request.first_frame + index, FPS)
         weights = frame_weights(expressions[index], mouth, at, rig.smile)
+        renderer.shade(fold_strengths(expressions[index]))
         yield renderer.render(weights, mouth, at)
 
 

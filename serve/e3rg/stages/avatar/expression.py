@@ -20,18 +20,18 @@ _POSES: dict[Expression, dict[str, float]] = {
     Expression.NEUTRAL: {},
     # AU6 + 12
     Expression.HAPPY: {
-        "corner_right": 1.0, "corner_left": 1.0, "width": 0.45, "cheek": 1.0, "squint": 0.7,
+        "corner_right": 1.25, "corner_left": 1.25, "width": 0.5, "cheek": 1.2, "squint": 0.8,
         "unsmile": -1.0, "close": -0.6, "brow_outer": 0.15, "thick_upper": -0.25,
     },
     # AU1 + 2 + 5 + 26
     Expression.SURPRISED: {
-        "brow_inner": 1.1, "brow_outer": 1.1, "lid": -0.32, "jaw": 0.42, "width": -0.5,
+        "brow_inner": 1.1, "brow_outer": 1.35, "lid": -0.42, "jaw": 0.52, "width": -0.5,
     },
     # AU4 + 5 + 7 + 23
     Expression.ANGRY: {
-        "brow_lower": 1.25, "brow_squeeze": 1.1, "brow_outer": 0.35, "squint": 0.35, "lid": -0.12,
-        "thick_upper": -0.6, "thick_lower": -0.5, "corner_right": -0.35, "corner_left": -0.35,
-        "nose": 0.3, "chin": 0.6,
+        "brow_lower": 1.55, "brow_squeeze": 1.35, "brow_outer": 0.3, "squint": 0.5, "lid": -0.1,
+        "thick_upper": -0.6, "thick_lower": -0.5, "corner_right": -0.55, "corner_left": -0.55,
+        "nose": 0.5, "chin": 0.7,
     },
     # AU1 + 2 + 4 + 5 + 20 + 26
     Expression.FEAR: {
@@ -46,7 +46,7 @@ _POSES: dict[Expression, dict[str, float]] = {
     },
     # AU9 + 10 + 15 + 4
     Expression.DISGUSTED: {
-        "nose": 1.2, "upper": 0.55, "brow_lower": 0.9, "brow_squeeze": 0.5, "squint": 0.8,
+        "nose": 1.7, "upper": 0.8, "brow_lower": 1.25, "brow_squeeze": 0.8, "squint": 1.0,
         "cheek": 0.6, "corner_right": -0.6, "corner_left": -0.6, "chin": 0.5,
     },
     # AU12 + 14 on one side

@@ -146,8 +146,8 @@ class FieldBuilder:
         fade = np.exp(-((np.maximum(below, 0) / 0.35) ** 2))
         put(
             "close",
-            face.vector(zero, 0.3 * gap * over),
-            face.vector(zero, -0.7 * gap * fade),
+            face.vector(zero, 0.33 * gap * over),
+            face.vector(zero, -0.75 * gap * fade),
         )
 
         def spread(d: FloatArray, amount: float) -> FloatArray:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from e3rg.stages.avatar.fields import INDEX
+from e3rg.stages.avatar.folds import FOLDS
 from e3rg.stages.avatar.motion import Pose
 from e3rg.stages.avatar.rig import STEP, Curve, EyeRig, Rig, rest_weights
 from e3rg.stages.avatar.visemes import Mouth
@@ -73,12 +74,25 @@ class Renderer:
         # Pixels covered by whole cells inside the window.
         self._left, self._top = left * STEP, top * STEP
         self._width, self._height = (right - left - 2) * STEP, (bottom - top - 2) * STEP
+        self._luma = rig.luma.copy()
+        self._strengths = np.zeros(len(FOLDS), np.float32)
         self._frame = rig.i420.copy()
         size = rig.luma.shape[0]
         self._y = self._frame[:size]
         half = size // 2
         self._u = self._frame[size : size + size // 4].reshape(half, half)
         self._v = self._frame[size + size // 4 :].reshape(half, half)
+
+    def shade(self, strengths: FloatArray) -> None:
+        """Lay the skin's folds (see fold_strengths) on the portrait for the frames to come."""
+        if np.array_equal(strengths, self._strengths):
+            return
+        self._strengths = strengths
+        left, top = self._rig.folds_at
+        darker = 1 - np.tensordot(strengths, self._rig.folds, axes=1)
+        height, width = darker.shape
+        plain = self._rig.luma[top : top + height, left : left + width]
+        self._luma[top : top + height, left : left + width] = plain * np.clip(darker, 0.5, 1)
 
     def render(self, weights: FloatArray, mouth: Mouth, pose: Pose) -> NDArray[np.uint8]:
         """Draw one frame.
@@ -147,7 +161,7 @@ class Renderer:
             rows = slice(self._top // scale, (self._top + self._height) // scale)
             columns = slice(self._left // scale, (self._left + self._width) // scale)
             if scale == 1:
-                self._y[rows, columns] = _remap(rig.luma, at)
+                self._y[rows, columns] = _remap(self._luma, at)
             else:
                 chroma = _remap(rig.chroma, at)
                 self._u[rows, columns] = chroma[..., 0]

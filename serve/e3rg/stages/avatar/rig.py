@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from e3rg.stages.avatar import landmarks as lm
 from e3rg.stages.avatar.fields import CONTROLS, INDEX, FieldBuilder
+from e3rg.stages.avatar.folds import fold_maps
 from e3rg.stages.avatar.landmarks import FaceFrame, face_frame
 from e3rg.stages.avatar.mouth import MouthInterior, mouth_interior
 from e3rg.stages.avatar.portrait import FramedPortrait
@@ -91,6 +92,8 @@ class Rig:
         lip_upper, lip_lower: inner lip edges.
         eyes: the subject's right and left eye.
         smile: 0 to 1, how much the portrait smiles by itself.
+        folds: shape (folds, height, width), see fold_maps, over the pixels of the face window.
+        folds_at: left and top of that area in the portrait.
         interior: the inside of the mouth; mouth: one point, its middle on the head.
     """
 
@@ -113,6 +116,8 @@ class Rig:
     interior: MouthInterior
     mouth: Curve
     smile: float
+    folds: FloatArray
+    folds_at: tuple[int, int]
 
     @property
     def nbytes(self) -> int:
@@ -159,6 +164,8 @@ def build_rig(portrait: FramedPortrait) -> Rig:
     lip_upper = _curve(fields, face.pixels(edge, face.mouth), above=True)
     edge[:, 1] = np.maximum(edge[:, 1], _height(_spline(face.lower, 8 * _POINTS), edge[:, 0]))
     lip_lower = _curve(fields, face.pixels(edge, face.mouth), above=False)
+    folds, folds_at = _folds(landmarks, face, size)
+    smile = min(1.0, fields.smile_lift / 0.07)
     rest = rest_weights()
     middle = _POINTS // 2
     upper_rest = face.local(lip_upper.moved(rest), face.mouth)[middle, 1]
@@ -189,8 +196,20 @@ def build_rig(portrait: FramedPortrait) -> Rig:
             else None,
         ),
         mouth=_point(fields, face.mouth),
-        smile=min(1.0, fields.smile_lift / 0.07),
+        smile=smile,
+        # A portrait that smiles by itself shows the folds of its smile already.
+        folds=folds * np.array([1, 1, 1 - 0.8 * smile, 1], np.float32).reshape(-1, 1, 1),
+        folds_at=folds_at,
     )
+
+
+def _folds(landmarks: FloatArray, face: FaceFrame, size: int) -> tuple[FloatArray, tuple[int, int]]:
+    oval = landmarks[list(lm.FACE_OVAL), :2]
+    low = np.clip(np.floor(oval.min(axis=0)), 0, size - 2).astype(int)
+    high = np.clip(np.ceil(oval.max(axis=0)), low + 1, size).astype(int)
+    ys, xs = np.mgrid[low[1] : high[1], low[0] : high[0]]
+    maps = fold_maps(landmarks, face, np.stack([xs, ys], axis=-1).astype(np.float32))
+    return maps.astype(np.float32), (int(low[0]), int(low[1]))
 
 
 def _refined(landmarks: FloatArray, luma: NDArray[np.uint8]) -> FloatArray:

@@ -9,6 +9,9 @@ import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
+import cv2
+import numpy as np
+
 from e3rg.emotions.types import Category, Delivery, Emotion
 from e3rg.errors import E3RGError
 from e3rg.identities.types import Identity, PortraitRef, PortraitReport
@@ -22,6 +25,7 @@ from e3rg.turn.conductor import Stages
 from e3rg.turn.request import TurnRequest
 
 RATE = 24_000
+JPEG: bytes = cv2.imencode(".jpg", np.full((64, 64, 3), 90, np.uint8))[1].tobytes()
 REPLY = "I am so sorry. He was a friend to you. Do you want to tell me about him?"
 
 
@@ -142,7 +146,7 @@ class Avatar:
     async def still(self, portrait: PortraitRef, delivery: Delivery) -> Still:
         await self.script.enter("still")
         self.script.leave("still")
-        return Still(b"jpeg")
+        return Still(JPEG)
 
     async def inspect(self, portrait: bytes) -> PortraitReport:
         return PortraitReport(512, 512, (0.2, 0.2, 0.8, 0.8), 0, 0, 0, 100)

@@ -11,13 +11,14 @@ import logging
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from e3rg.deadline import bounded
 from e3rg.emotions.table import listener_delivery
 from e3rg.emotions.types import Category, Delivery, Emotion
 from e3rg.errors import E3RGError
-from e3rg.media.types import Pcm
+from e3rg.media.h264 import encode_still
+from e3rg.media.types import Still, VideoPacket
 from e3rg.stages.avatar.engine import FPS, AvatarEngine, RenderRequest
 from e3rg.stages.dialogue.engine import DialogueEngine, DialogueRequest, FinishReason
 from e3rg.stages.memory.engine import Episode, MemoryEngine, MemoryQuery, Retrieval
@@ -29,7 +30,6 @@ from e3rg.turn.events import (
     Degraded,
     EmotionRecognized,
     MemoryUsed,
-    StillShown,
     TextDelta,
     TranscriptReady,
     TurnCompleted,
@@ -300,52 +300,61 @@ class Turn:
 
     async def _film(self, delivery: Delivery, spoken: asyncio.Queue[AudioChunk | None]) -> None:
         previous = self.request.previous
-        frozen: StillShown | None = None
+        still: Still | None = None
         while (chunk := await spoken.get()) is not None:
-            per_frame = chunk.audio.sample_rate // FPS
             clock = MediaClock(chunk.audio.sample_rate, FPS)
-            first, total = chunk.first_sample // per_frame, chunk.audio.samples // per_frame
+            first = chunk.first_sample // clock.samples_per_frame
+            total = chunk.audio.samples // clock.samples_per_frame
             done = 0
-            if frozen is None:
+            if still is None:
                 try:
-                    frames = self._stages.avatar.render(
-                        RenderRequest(
-                            portrait=self.request.identity.portrait,
-                            audio=chunk.audio,
-                            phonemes=chunk.phonemes,
-                            first_frame=first,
-                            delivery=delivery,
-                            previous=previous,
-                            seed=self.request.seed,
-                        )
-                    )
-                    async with aclosing(frames):
-                        async for video in frames:
-                            count = len(video.packets)
-                            audio = clock.slice(chunk.audio, done, count)
-                            self._mark("first_frame")
-                            self._spend(video_frames=count)
-                            await self._out.put(VideoFrames(video.packets, audio, first + done))
-                            done += count
+                    async for packets in self._render(chunk, first, delivery, previous):
+                        audio = clock.slice(chunk.audio, done, len(packets))
+                        await self._show(VideoFrames(packets, audio, first + done))
+                        done += len(packets)
                 except E3RGError as error:
-                    frozen = await self._freeze(delivery, error)
-                    if frozen is None:
-                        # Sound goes on by itself; the frames that are missing are not waited for.
-                        await _drain(spoken)
+                    still = await self._freeze(delivery, error)
+                    if still is None:
+                        await _drain(spoken)  # sound goes on by itself
                         return
-            if frozen is not None and done < total:
-                rest = clock.slice(chunk.audio, done, total - done)
-                await self._out.put(replace(frozen, audio=rest, first_frame=first + done))
+            if still is not None:
+                held = await asyncio.to_thread(encode_still, still.jpeg, total - done)
+                audio = clock.slice(chunk.audio, done, total - done)
+                await self._show(VideoFrames(tuple(held), audio, first + done))
             previous = delivery
 
-    async def _freeze(self, delivery: Delivery, error: E3RGError) -> StillShown | None:
+    async def _render(
+        self, chunk: AudioChunk, first_frame: int, delivery: Delivery, previous: Delivery | None
+    ) -> AsyncGenerator[tuple[VideoPacket, ...], None]:
+        frames = self._stages.avatar.render(
+            RenderRequest(
+                portrait=self.request.identity.portrait,
+                audio=chunk.audio,
+                phonemes=chunk.phonemes,
+                first_frame=first_frame,
+                delivery=delivery,
+                previous=previous,
+                seed=self.request.seed,
+            )
+        )
+        async with aclosing(frames):
+            async for video in frames:
+                yield video.packets
+
+    async def _show(self, frames: VideoFrames) -> None:
+        if frames.packets:
+            self._mark("first_frame")
+            self._spend(video_frames=len(frames.packets))
+            await self._out.put(frames)
+
+    async def _freeze(self, delivery: Delivery, error: E3RGError) -> Still | None:
         try:
             still = await self._stages.avatar.still(self.request.identity.portrait, delivery)
         except E3RGError:
             await self._degrade(Modality.VIDEO, Modality.AUDIO, error)
             return None
         await self._degrade(Modality.VIDEO, "still", error)
-        return StillShown(still, audio=Pcm(b"", 1), first_frame=0)
+        return still
 
     async def _degrade(self, wanted: str, given: str, error: E3RGError) -> None:
         """Go on with less and say so, or raise if the request does not allow it."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from e3rg.emotions.types import Delivery, Emotion
 from e3rg.errors import E3RGError
-from e3rg.media.types import Pcm, Phoneme, Still, VideoPacket
+from e3rg.media.types import Pcm, Phoneme, VideoPacket
 from e3rg.stages.dialogue.engine import FinishReason
 from e3rg.stages.memory.engine import Retrieval
 from e3rg.stages.understanding.engine import Transcript
@@ -69,18 +69,12 @@ class AudioChunk:
 
 @dataclass(frozen=True, slots=True)
 class VideoFrames:
-    """Consecutive encoded frames, with exactly the sound that belongs to them."""
+    """Consecutive encoded frames, with exactly the sound that belongs to them.
+
+    Where video cannot be had, the frames hold one picture (see Degraded).
+    """
 
     packets: tuple[VideoPacket, ...]
-    audio: Pcm
-    first_frame: int
-
-
-@dataclass(frozen=True, slots=True)
-class StillShown:
-    """A picture in place of the frames that could not be rendered, with their sound."""
-
-    still: Still
     audio: Pcm
     first_frame: int
 
@@ -151,7 +145,6 @@ TurnEvent = (
     | TextDelta
     | AudioChunk
     | VideoFrames
-    | StillShown
     | Degraded
     | UsageReported
     | TurnCompleted

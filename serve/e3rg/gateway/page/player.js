@@ -47,11 +47,6 @@ export class Player {
     this.sounds.push(chunk);
   }
 
-  still(data) {
-    this.portrait.src = `data:image/jpeg;base64,${data.data}`;
-    if (!this.source) this.speak();
-  }
-
   speak() {
     for (const chunk of this.sounds.splice(0)) {
       const raw = bytes(chunk.data);

@@ -78,7 +78,6 @@ function show(name, data, reply) {
       $("log").scrollTop = $("log").scrollHeight;
       break;
     case "video.segment": player.append(data); break;
-    case "still": player.still(data); break;
     case "audio.chunk": player.sound(data); break;
     case "degraded":
       line("notice", `${data.given} in place of ${data.wanted}: ${data.message}`);

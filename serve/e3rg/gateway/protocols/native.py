@@ -192,14 +192,6 @@ class _SseEncoder:
                 return [("audio.chunk", _audio_json(event))]
             case events.VideoFrames():
                 return self._video(event)
-            case events.StillShown(still, audio, first_frame):
-                payload = {
-                    "start": first_frame / FPS,
-                    "duration": round(audio.seconds, 6),
-                    "format": "jpeg",
-                    "data": wire.encoded(still.jpeg),
-                }
-                return [("still", payload)]
             case events.Degraded(wanted, given, code, reason):
                 payload = {"wanted": wanted, "given": given, "code": code, "message": reason}
                 return [("degraded", payload)]

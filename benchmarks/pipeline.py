@@ -35,10 +35,11 @@ from e3rg.stages.memory.engine import MemoryQuery
 from e3rg.stages.speech.engine import SpeechRequest
 from e3rg.stages.understanding.engine import Utterance
 from e3rg.turn.clock import MediaClock
-from e3rg.turn.conductor import Stages, Turn
+from e3rg.turn.conductor import Turn
 from e3rg.turn.prompt import build_prompt
 from e3rg.turn.request import TurnRequest
 from e3rg.turn.sentences import SentenceSplitter
+from e3rg.turn.state import Stages
 
 PROMPTS = (
     "I lost my dog yesterday. He was with me for fourteen years.",

@@ -20,7 +20,7 @@ from e3rg.stages.dialogue.registry import ENGINES as DIALOGUE
 from e3rg.stages.memory.registry import ENGINES as MEMORY
 from e3rg.stages.speech.registry import ENGINES as SPEECH
 from e3rg.stages.understanding.registry import ENGINES as UNDERSTANDING
-from e3rg.turn.conductor import Stages
+from e3rg.turn.state import Stages
 
 REGISTRIES = {
     "understanding": UNDERSTANDING,

@@ -21,8 +21,8 @@ from e3rg.stages.dialogue.engine import DialogueRequest, TextDelta
 from e3rg.stages.memory.engine import Episode, Exemplar, MemoryQuery, Retrieval
 from e3rg.stages.speech.engine import SpeechRequest, SpeechSegment
 from e3rg.stages.understanding.engine import Transcript, Utterance
-from e3rg.turn.conductor import Stages
 from e3rg.turn.request import TurnRequest
+from e3rg.turn.state import Stages
 
 RATE = 24_000
 JPEG: bytes = cv2.imencode(".jpg", np.full((64, 64, 3), 90, np.uint8))[1].tobytes()

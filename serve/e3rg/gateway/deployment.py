@@ -16,7 +16,7 @@ from e3rg.stages.dialogue.deployment import DialogueClient
 from e3rg.stages.memory.deployment import MemoryClient
 from e3rg.stages.speech.deployment import SpeechClient
 from e3rg.stages.understanding.deployment import UnderstandingClient
-from e3rg.turn.conductor import Stages
+from e3rg.turn.state import Stages
 
 Handle = DeploymentHandle[Any]
 

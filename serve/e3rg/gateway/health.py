@@ -14,7 +14,7 @@ from e3rg.stages.dialogue.engine import DialogueRequest
 from e3rg.stages.memory.engine import MemoryQuery
 from e3rg.stages.speech.engine import SpeechRequest
 from e3rg.stages.understanding.engine import Utterance
-from e3rg.turn.conductor import Stages
+from e3rg.turn.state import Stages
 
 _TIMEOUT_S = 10.0
 _FRESH_S = 10.0

@@ -17,7 +17,7 @@ from e3rg.media.decoder import MediaDecoder
 from e3rg.media.limits import MediaLimits
 from e3rg.media.types import Clip
 from e3rg.records.turns import TurnStore
-from e3rg.turn.conductor import Stages
+from e3rg.turn.state import Stages
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,10 @@ from e3rg.media.probe import measure_skew
 from e3rg.media.types import Pcm, VideoPacket
 from e3rg.records.turns import TurnRecord, TurnStore
 from e3rg.telemetry import metrics
-from e3rg.turn.conductor import Stages, Turn
+from e3rg.turn.conductor import Turn
 from e3rg.turn.events import TurnCompleted, TurnEvent, TurnFailed, VideoFrames
 from e3rg.turn.request import TurnRequest
+from e3rg.turn.state import Stages
 
 log = logging.getLogger(__name__)
 

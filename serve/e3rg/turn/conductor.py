@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field
 
 from e3rg.deadline import bounded
 from e3rg.emotions.table import listener_delivery
@@ -19,11 +18,11 @@ from e3rg.emotions.types import Category, Delivery, Emotion
 from e3rg.errors import E3RGError
 from e3rg.media.h264 import encode_still
 from e3rg.media.types import Still, VideoPacket
-from e3rg.stages.avatar.engine import FPS, AvatarEngine, RenderRequest
-from e3rg.stages.dialogue.engine import DialogueEngine, DialogueRequest, FinishReason
-from e3rg.stages.memory.engine import Episode, MemoryEngine, MemoryQuery, Retrieval
-from e3rg.stages.speech.engine import SpeechEngine, SpeechRequest
-from e3rg.stages.understanding.engine import UnderstandingEngine, Utterance
+from e3rg.stages.avatar.engine import FPS, RenderRequest
+from e3rg.stages.dialogue.engine import DialogueRequest
+from e3rg.stages.memory.engine import Episode, MemoryQuery, Retrieval
+from e3rg.stages.speech.engine import SpeechRequest
+from e3rg.stages.understanding.engine import Utterance
 from e3rg.turn.clock import MediaClock
 from e3rg.turn.events import (
     AudioChunk,
@@ -43,6 +42,7 @@ from e3rg.turn.events import (
 from e3rg.turn.prompt import build_prompt
 from e3rg.turn.request import Modality, TurnRequest
 from e3rg.turn.sentences import SentenceSplitter
+from e3rg.turn.state import Stages, TurnState
 
 log = logging.getLogger(__name__)
 
@@ -50,33 +50,6 @@ _IN_FLIGHT = 1
 """Sentences that wait before a stage; with the one in work that makes two."""
 _EVENTS_AHEAD = 32
 """Events that a slow reader may lag behind before the stages wait for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stages:
-    """The engines, or clients of their deployments."""
-
-    understanding: UnderstandingEngine
-    memory: MemoryEngine
-    dialogue: DialogueEngine
-    speech: SpeechEngine
-    avatar: AvatarEngine
-
-
-@dataclass(slots=True)
-class TurnState:
-    """What a turn has come to so far; valid at any moment, also after it was cut short."""
-
-    text: str = ""
-    reply: str = ""
-    emotion: Emotion | None = None
-    delivery: Delivery | None = None
-    retrieval: Retrieval = field(default_factory=Retrieval)
-    usage: Usage = field(default_factory=Usage)
-    timings: dict[str, float] = field(default_factory=dict)
-    finish_reason: FinishReason = "stop"
-    degraded: list[Degraded] = field(default_factory=list)
-    status: str = "in_progress"
 
 
 class Turn:

@@ -34,9 +34,9 @@ from e3rg.stages.speech.voices import VOICES, Accent, VoiceInfo
 SAMPLE_RATE = 24_000
 _STYLE_SIZE = 256
 _MIN_SPEED, _MAX_SPEED = 0.5, 2.0
-# Frames of 25 ms. The network puts up to 0.4 s of silence before a sentence; fewer than about 10
+# Frames of 25 ms. The network puts up to 0.4 s of silence before a sentence; fewer than about 12
 # frames there swallow the first sound. What silence remains is cut from the sound.
-_LEAD_FRAMES, _TAIL_FRAMES, _FINAL_PAUSE_FRAMES, _PAUSE_FRAMES = 11.0, 2.0, 8.0, 14.0
+_LEAD_FRAMES, _TAIL_FRAMES, _FINAL_PAUSE_FRAMES, _PAUSE_FRAMES = 14.0, 2.0, 8.0, 14.0
 _BEFORE_S, _AFTER_S = 0.04, 0.20
 _UNBOUNDED = 1000.0
 

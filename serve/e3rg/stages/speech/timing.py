@@ -29,6 +29,7 @@ _STEP_S = 0.005
 _QUIET_DB = 32.0  # below the loudest frame: a pause, or the silent part of a stop
 _CLOSURE_S = 0.045  # a stop's silent closure before its burst
 _LEAST_S = 0.020
+_PAUSE_S = 0.040  # a shorter quiet stretch between words is not seen on the mouth
 
 
 def phoneme_times(
@@ -85,9 +86,9 @@ def _fit(
             first = _first(heard, start, end)
             start = max(start, before, min(first - closure, end - _LEAST_S))
         if after > end or i + 1 == len(sounds):
-            stop = _last(heard, start, after)
-            # Sound up to the next phoneme: no pause. Otherwise the phoneme ends with its sound.
-            end = after if stop >= after - 0.03 and i + 1 < len(sounds) else stop
+            # The silence inside a stop is no pause. Sound up to the next phoneme: no pause either.
+            pause = _pause(heard, end if symbol in _STOPS else start + _LEAST_S, after)
+            end = after if pause is None else pause
         fitted.append((symbol, start, min(max(end, start + _LEAST_S), after)))
     return fitted
 
@@ -97,9 +98,15 @@ def _first(heard: NDArray[np.bool_], start: float, end: float) -> float:
     return start + float(at[0]) * _STEP_S if len(at) else start
 
 
-def _last(heard: NDArray[np.bool_], start: float, end: float) -> float:
-    at = np.flatnonzero(heard[int(start / _STEP_S) : int(end / _STEP_S) + 1])
-    return min(start + (float(at[-1]) + 1) * _STEP_S, end) if len(at) else start
+def _pause(heard: NDArray[np.bool_], start: float, end: float) -> float | None:
+    """Start of the first quiet stretch that is long enough for a pause, or that ends the sound."""
+    begin, stop = int(start / _STEP_S), min(int(end / _STEP_S), len(heard))
+    quiet = 0
+    for at in range(begin, stop):
+        quiet = 0 if heard[at] else quiet + 1
+        if quiet * _STEP_S >= _PAUSE_S:
+            return (at + 1 - quiet) * _STEP_S
+    return (stop - quiet) * _STEP_S if quiet and stop == len(heard) else None
 
 
 def _split(sounds: Sequence[tuple[str, float, float]]) -> list[Phoneme]:

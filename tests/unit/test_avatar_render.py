@@ -26,11 +26,12 @@ from shared_data import shared
 
 from e3rg.emotions.types import Delivery, Expression
 from e3rg.errors import E3RGError
+from e3rg.stages.avatar.expression import expression_weights
 from e3rg.stages.avatar.motion import STILL, pose
 from e3rg.stages.avatar.portrait import frame_portrait
 from e3rg.stages.avatar.render import Renderer, frame_weights
 from e3rg.stages.avatar.rig import Rig, build_rig
-from e3rg.stages.avatar.visemes import REST, Mouth
+from e3rg.stages.avatar.visemes import REST, Mouth, mouth_track
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +76,18 @@ def test_mouth_opens_on_vowels_and_closes_on_m() -> None:
     assert lip_gap(frames[4]) > 0.15
     assert lip_gap(frames[20]) > 0.15
     assert lip_gap(frames[12]) < 0.06
+
+
+@pytest.mark.parametrize("expression", Expression)
+def test_lips_meet_on_m_whatever_the_face_shows(expression: Expression, photo: Rig) -> None:
+    (shape,) = mouth_track(spoken("m", each=0.04), hum(1), 1, FPS)
+    mouth = Mouth(*shape.tolist())
+    for rig in (photo, drawn_rig()):
+        weights = frame_weights(
+            expression_weights(Delivery(expression, 1.0)), mouth, STILL, rig.smile
+        )
+        apart = rig.lip_lower.moved(weights)[:, 1] - rig.lip_upper.moved(weights)[:, 1]
+        assert apart.max() < 0.02 * rig.face.unit
 
 
 def test_a_photograph_with_teeth_can_close_its_mouth(photo: Rig) -> None:

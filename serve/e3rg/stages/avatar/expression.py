@@ -21,7 +21,7 @@ _POSES: dict[Expression, dict[str, float]] = {
     # AU6 + 12
     Expression.HAPPY: {
         "corner_right": 1.25, "corner_left": 1.25, "width": 0.5, "cheek": 1.2, "squint": 0.8,
-        "unsmile": -1.0, "close": -0.6, "brow_outer": 0.15, "thick_upper": -0.25,
+        "unsmile": -1.0, "brow_outer": 0.15, "thick_upper": -0.25,
     },
     # AU1 + 2 + 5 + 26
     Expression.SURPRISED: {

@@ -39,6 +39,10 @@ def frame_weights(expression: FloatArray, mouth: Mouth, pose: Pose, smile: float
     busy = min(1.0, max(mouth.press, mouth.pucker, 1.5 * mouth.jaw))
     for name in ("jaw", "upper", "lower", "thick_upper", "thick_lower"):
         w[INDEX[name]] *= 1 - 0.7 * busy
+    # Nothing keeps the lips of an m apart.
+    apart = 1 - min(1.0, mouth.press / 0.6)
+    for name in ("jaw", "upper", "lower"):
+        w[INDEX[name]] *= apart
     corners = min(1.0, 0.45 * mouth.pucker + 0.4 * mouth.jaw)
     for name in ("corner_right", "corner_left"):
         w[INDEX[name]] *= 1 - corners
@@ -240,7 +244,7 @@ class Renderer:
             canvas *= 1 - placed[..., 3:]
             canvas += placed[..., :3]
         # Rounded lips stand out before the teeth and shade them.
-        canvas += 0.75 * mouth.pucker * (1 - mouth.upper) * (inside.dark - canvas)
+        canvas += 0.5 * mouth.pucker * (1 - mouth.upper) * (inside.dark - canvas)
         # Lips throw a shadow into the mouth; a thin opening is only the dark line between them.
         reach = max(3, int(0.09 * unit) | 1)
         cover = cv2.blur(alpha, (reach, reach), borderType=cv2.BORDER_CONSTANT)

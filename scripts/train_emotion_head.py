@@ -37,7 +37,7 @@ from e3rg.stages.understanding.text_emotion import HEAD
 ROOT = Path(__file__).resolve().parents[1]
 EXEMPLARS = ROOT / "serve" / "e3rg" / "stages" / "memory" / "exemplars"
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-COMMENTS = 16_000
+COMMENTS = 36_000
 SCORE_SCALE = 0.15  # of the GoEmotions scores, beside vectors of length 1
 
 TABLE = load_table()
@@ -154,7 +154,7 @@ def main() -> int:
     embedder = MiniLmEmbedder.load(ModelStore(model_dir()))
     comments, targets, emotions = goemotions(options.goemotions)
     print(f"embedding {len(comments)} comments", flush=True)
-    scores = fit(embedder.embed(comments), targets, emotions, penalty=1e-5, steps=200)
+    scores = fit(embedder.embed(comments), targets, emotions, penalty=1e-5, steps=250)
     texts, y, writers = situations()
     vectors = embedder.embed(texts)
     weight, bias = train(vectors, y, scores)

@@ -50,6 +50,10 @@ async def collect(stream: AsyncIterator[TextDelta]) -> list[TextDelta]:
     return [delta async for delta in stream]
 
 
+def words(deltas: list[TextDelta]) -> list[str]:
+    return "".join(delta.text for delta in deltas).split()
+
+
 async def test_streams_words_and_counts_tokens(engine: DialogueEngine) -> None:
     deltas = await collect(engine.stream(ask(max_tokens=12, seed=1)))
     assert len(deltas) > 3
@@ -108,7 +112,7 @@ async def test_two_replies_at_once_do_not_mix(llama: LlamaDialogue) -> None:
         *(collect(llama.stream(ask(t, max_tokens=10, seed=3))) for t in ("Dogs", "Rain"))
     )
     for one, other in zip(alone, both, strict=True):
-        assert "".join(d.text for d in other).split()[:3] == "".join(d.text for d in one).split()[:3]
+        assert words(other)[:3] == words(one)[:3]
 
 
 async def test_a_prompt_beyond_the_window_is_an_error(llama: LlamaDialogue) -> None:

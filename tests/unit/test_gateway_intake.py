@@ -36,7 +36,9 @@ def test_emoji_alone_become_their_names() -> None:
     assert clean("🙂👍🏽") == "slightly smiling face, thumbs up sign"
 
 
-@pytest.mark.parametrize("text", ["我昨天失去了我的狗。", "فقدت كلبي أمس", "Вчера умерла моя собака"])
+@pytest.mark.parametrize(
+    "text", ["我昨天失去了我的狗。", "فقدت كلبي أمس", "Вчера умерла моя собака"]
+)
 def test_other_scripts_name_what_is_known(text: str) -> None:
     with pytest.raises(E3RGError, match="en") as caught:
         clean(text)

@@ -32,6 +32,8 @@ _KEY_BYTES = 64  # a sha256 in hexadecimal
 _BATCH = 500
 _REWRITE = "_rewrite"
 _SLOW_S = 60.0  # of one call that works on a whole collection
+# The embedded server drops a connection that is pinged as often as pymilvus does by default.
+_KEEPALIVE = {"grpc_options": {"grpc.keepalive_time_ms": 2**31 - 1}}
 _EPISODE_FIELDS = ["episode", "conversation", "text", "reply", "emotion", "created"]
 
 Vector = NDArray[np.float32]
@@ -95,7 +97,11 @@ class MilvusStore:
         try:
             # One connection for each store, so that closing it closes nobody else's.
             self._client = MilvusClient(
-                options.uri, token=options.token, timeout=options.timeout_s, dedicated=True
+                options.uri,
+                token=options.token,
+                timeout=options.timeout_s,
+                dedicated=True,
+                **_KEEPALIVE if options.path else {},
             )
             self._open_episodes()
         except BaseException:

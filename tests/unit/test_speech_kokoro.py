@@ -239,3 +239,14 @@ def test_voices_are_many_and_of_both_genders(engine: KokoroSpeech) -> None:
 def test_a_wrong_option_is_refused_before_loading() -> None:
     with pytest.raises(ConfigError, match="max_tokens"):
         KokoroSpeech.load(context(), max_tokens=9999)
+
+
+async def test_closing_ends_what_runs_and_what_waits(engine: KokoroSpeech) -> None:
+    """The last test: the fixture closes the engine a second time."""
+    tasks = [asyncio.create_task(engine.synthesize(request("One, two. " * 40))) for _ in range(2)]
+    await asyncio.sleep(0.2)
+    await asyncio.to_thread(engine.close)
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        assert isinstance(result, E3RGError) and result.code == "speech_closed"
+    with pytest.raises(E3RGError, match="shutting down"):
+        await engine.synthesize(request("Hello."))

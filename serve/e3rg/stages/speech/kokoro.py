@@ -166,6 +166,9 @@ class KokoroSpeech:
             return await loop.run_in_executor(self._executor, self._speak, request, job)
         except asyncio.CancelledError:
             job.cancel()
+            task = asyncio.current_task()
+            if self._closed and not (task and task.cancelling()):
+                raise _closed() from None  # close() dropped it from the queue
             raise
         except Cancelled:
             raise _closed() from None

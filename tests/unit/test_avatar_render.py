@@ -29,9 +29,10 @@ from e3rg.errors import E3RGError
 from e3rg.stages.avatar.expression import expression_weights
 from e3rg.stages.avatar.motion import STILL, pose
 from e3rg.stages.avatar.portrait import frame_portrait
-from e3rg.stages.avatar.render import Renderer, frame_weights
+from e3rg.stages.avatar.render import Renderer
 from e3rg.stages.avatar.rig import Rig, build_rig
 from e3rg.stages.avatar.visemes import REST, Mouth, mouth_track
+from e3rg.stages.avatar.weights import frame_weights
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ _POSES: dict[Expression, dict[str, float]] = {
     },
     # AU1 + 2 + 5 + 26
     Expression.SURPRISED: {
-        "brow_inner": 1.1, "brow_outer": 1.35, "lid": -0.42, "jaw": 0.52, "width": -0.5,
+        "brow_inner": 1.1, "brow_outer": 1.35, "lid": -0.34, "jaw": 0.52, "width": -0.5,
     },
     # AU4 + 5 + 7 + 23
     Expression.ANGRY: {

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from e3rg.stages.avatar.fields import INDEX
 from e3rg.stages.avatar.folds import FOLDS
 from e3rg.stages.avatar.motion import Pose
-from e3rg.stages.avatar.rig import STEP, Curve, EyeRig, Rig, rest_weights
+from e3rg.stages.avatar.rig import STEP, Curve, EyeRig, Rig
 from e3rg.stages.avatar.visemes import Mouth
 
 FloatArray = NDArray[np.floating[Any]]
@@ -19,48 +19,6 @@ FloatArray = NDArray[np.floating[Any]]
 # Steps of the inversion. Where skin is stretched to more than twice its length a full step would
 # overshoot for ever; after a first full one, shorter steps settle there too.
 _STEPS = (1.0, 0.65, 0.65)
-
-
-def frame_weights(expression: FloatArray, mouth: Mouth, pose: Pose, smile: float) -> FloatArray:
-    """Control weights of a frame: expression, speech and pose added up.
-
-    Args:
-        expression: shape (controls,).
-        mouth: mouth shape.
-        pose: head pose.
-        smile: 0 to 1, how much the portrait smiles by itself (Rig.smile).
-    """
-    w = rest_weights() + expression
-    # Happiness first gives a smiling portrait its own smile back; little is to be added to that.
-    for name in ("corner_right", "corner_left", "width"):
-        if w[INDEX[name]] > 0:
-            w[INDEX[name]] *= 1 - 0.75 * smile
-    # Speech takes the lips over from the expression while they are busy.
-    busy = min(1.0, max(mouth.press, mouth.pucker, 1.5 * mouth.jaw))
-    for name in ("jaw", "upper", "lower", "thick_upper", "thick_lower"):
-        w[INDEX[name]] *= 1 - 0.7 * busy
-    # Nothing keeps the lips of an m apart.
-    apart = 1 - min(1.0, mouth.press / 0.6)
-    for name in ("jaw", "upper", "lower"):
-        w[INDEX[name]] *= apart
-    corners = min(1.0, 0.45 * mouth.pucker + 0.4 * mouth.jaw)
-    for name in ("corner_right", "corner_left"):
-        w[INDEX[name]] *= 1 - corners
-    w[INDEX["jaw"]] += mouth.jaw
-    w[INDEX["width"]] += 0.8 * mouth.width - 0.5 * mouth.pucker
-    w[INDEX["upper"]] += mouth.upper
-    w[INDEX["lower"]] += mouth.lower
-    w[INDEX["thick_upper"]] += 1.0 * mouth.pucker - 0.8 * mouth.press
-    w[INDEX["thick_lower"]] += 1.0 * mouth.pucker - 0.8 * mouth.press + 0.6 * min(mouth.lower, 0)
-    w[INDEX["purse"]] += mouth.pucker
-    w[INDEX["yaw"]] += pose.yaw
-    w[INDEX["pitch"]] += pose.pitch
-    w[INDEX["breath"]] += pose.breath
-    # A lid that the expression already lowers has less way to go.
-    lid = w[INDEX["lid"]]
-    w[INDEX["lid"]] = lid + (1 - lid) * pose.blink
-    w[INDEX["squint"]] *= 1 - pose.blink
-    return w
 
 
 class Renderer:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from e3rg.stages.avatar import landmarks as lm
+from e3rg.stages.avatar.eyes import darkest, eyeball
 from e3rg.stages.avatar.fields import CONTROLS, INDEX, FieldBuilder
 from e3rg.stages.avatar.folds import fold_maps
 from e3rg.stages.avatar.landmarks import FaceFrame, face_frame
@@ -316,8 +317,8 @@ def _eye(fields: FieldBuilder, side: int, yuv: NDArray[np.uint8]) -> EyeRig:
     inside = np.zeros(patch.shape[:2], np.uint8)
     cv2.fillPoly(inside, [np.round((outline - low) * 16).astype(np.int32)], (255,), shift=4)
     # Lashes and the lids' rims lie just inside the outline: they belong to the lids.
-    hidden = 255 - cv2.erode(inside, np.ones((3, 3), np.uint8))
-    ball = cv2.inpaint(patch, hidden.astype(np.uint8), 3, cv2.INPAINT_TELEA)
+    seen = cv2.erode(inside, np.ones((3, 3), np.uint8)).astype(np.uint8)
+    ball = eyeball(patch, seen)
     return EyeRig(
         upper=upper,
         lower=lower,
@@ -326,16 +327,8 @@ def _eye(fields: FieldBuilder, side: int, yuv: NDArray[np.uint8]) -> EyeRig:
         centre=_point(fields, eye.centre),
         width=float(eye.upper[-1, 0] - eye.upper[0, 0]) * unit,
         gap=eye.gap * unit,
-        lashes=_darkest(yuv, upper.points),
+        lashes=darkest(yuv, upper.points),
     )
-
-
-def _darkest(yuv: NDArray[np.uint8], points: FloatArray) -> FloatArray:
-    """Colour of the darkest quarter of some points."""
-    at = np.clip(np.round(points), 0, yuv.shape[0] - 1).astype(int)
-    colours = yuv[at[:, 1], at[:, 0]].astype(np.float32)
-    dark = np.argsort(colours[:, 0])[: max(1, len(colours) // 4)]
-    return np.asarray(colours[dark].mean(axis=0), np.float32)
 
 
 def _spline(points: FloatArray, count: int) -> FloatArray:

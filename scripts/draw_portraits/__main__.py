@@ -104,13 +104,15 @@ def draw(person: Person, assets: Assets, path: Path, size: int, samples: int) ->
     if person.beard:
         scene.add_strands("beard", beard(skin, mouth, rng), _fibre("beard", person.beard))
     material = materials.eye_material(person)
+    eyeballs = bpy.data.collections.new("eyeballs")
     for group, sign in (("helper-l-eye", 1), ("helper-r-eye", -1)):
         ball = body.vertices[body.groups[group]]
         centre, extent = (ball.max(axis=0) + ball.min(axis=0)) / 2, np.ptp(ball, axis=0)
         # Both eyes meet at the lens.
-        scene.add_eye(centre, extent[0] / 2, material, -sign * abs(centre[0]) / scene.DISTANCE_M)
+        turn = -sign * abs(centre[0]) / scene.DISTANCE_M
+        eyeballs.objects.link(scene.add_eye(centre, extent[0] / 2, material, turn))
     clothes.add(item, eyes, person)
-    scene.set_stage(eyes, person)
+    scene.set_stage(eyes, eyeballs, person)
     path.parent.mkdir(parents=True, exist_ok=True)
     scene.render(path, size, samples)
     middle = brow_hairs.points.mean(axis=1)
@@ -139,7 +141,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--size", type=int, default=768)
-    parser.add_argument("--samples", type=int, default=40)
+    parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("people", nargs="*")
     options = parser.parse_args()
     assets = Assets(options.assets)

@@ -160,10 +160,11 @@ def eye_material(person: Person) -> Any:
         {
             "Base Color": colour,
             "Roughness": 0.35,
+            "Specular IOR Level": 0.0,
             "Subsurface Weight": 0.25,
             "Subsurface Scale": 0.002,
             "Coat Weight": 1.0,
-            "Coat Roughness": 0.03,
+            "Coat Roughness": 0.012,
             "Coat IOR": 1.38,
         },
     )

@@ -102,8 +102,8 @@ PEOPLE = (
         | SMILE
         | OPEN_EYES
         | {"head/head-oval": 0.4, "nose/nose-scale-horiz-decr": 0.25},
-        skin="#7d4c33",
-        skin_warm="#8a5236",
+        skin="#78503a",
+        skin_warm="#80523a",
         skin_shade="#4d2b1e",
         blush="#8f4636",
         lips="#7d3d3a",
@@ -226,6 +226,9 @@ PEOPLE = (
         shape=figure("male", {"caucasian": 1.0}, {"young": 0.42, "old": 0.58})
         | SMILE
         | OPEN_EYES
+        | both("eyes/eye-height2-incr", 0.9)
+        | both("eyes/eye-height1-incr", 0.5)
+        | both("eyes/eye-height3-incr", 0.5)
         | {"head/head-round": 0.2},
         skin="#d7a083",
         skin_warm="#cc8c70",

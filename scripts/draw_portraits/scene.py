@@ -77,7 +77,7 @@ def surface(item: Any) -> tuple[BVHTree, Floats, Any]:
     return tree, vertices, triangles
 
 
-def add_eye(centre: Floats, radius: float, material: Any, turn: float) -> None:
+def add_eye(centre: Floats, radius: float, material: Any, turn: float) -> Any:
     """An eyeball that looks at the camera (``turn`` radians about z)."""
     bpy.ops.mesh.primitive_uv_sphere_add(segments=64, ring_count=48)
     item = bpy.context.object
@@ -85,6 +85,7 @@ def add_eye(centre: Floats, radius: float, material: Any, turn: float) -> None:
     item.rotation_euler = (0.0, 0.0, turn)
     item.data.shade_smooth()
     item.data.materials.append(material)
+    return item
 
 
 def add_strands(name: str, strands: Strands, material: Any) -> None:
@@ -121,7 +122,7 @@ def add_light(
     return item
 
 
-def set_stage(eyes: Floats, person: Person) -> None:
+def set_stage(eyes: Floats, eyeballs: Any, person: Person) -> None:
     """Camera at eye level, key light high on the left, fill, rim and backdrop."""
     scene = bpy.context.scene
     frame = DISTANCE_M * SENSOR_MM / LENS_MM
@@ -139,9 +140,10 @@ def set_stage(eyes: Floats, person: Person) -> None:
     add_light(face, (0.0, -1.0, -0.75), 0.8, 3.0, "#ffe9dc", mirrored=False)
     add_light(face, (0.75, 0.75, 0.65), 0.5, 7.0, "#fff6ee")
     add_light(face, (-0.75, 0.8, 0.6), 0.5, 5.0, "#fff6ee")
-    # A lamp that only shows in mirrors: the glint that makes eyes look alive.
-    glint = add_light(face, (-0.36, -1.1, 0.46), 0.17, 4.0, "#ffffff")
-    glint.visible_diffuse = glint.visible_transmission = False
+    # A lamp for the eyes alone: the glint that makes them look alive.
+    glint = add_light(face, (-0.36, -1.1, 0.46), 0.28, 24.0, "#ffffff")
+    glint.visible_diffuse = False
+    glint.light_linking.receiver_collection = eyeballs
     n = Nodes("backdrop")
     window = n.node("TexCoord").outputs["Window"]
     centred = n.node("VectorMath", {0: window, 1: (0.5, 0.45, 0.0)}, operation="DISTANCE").outputs[

@@ -227,11 +227,13 @@ def lashes(skin: Skin, body: Body, length: float, rng: Rng) -> Strands:
                     pairs.append((a, b) if far[a] < far[b] else (b, a))
             roots = body.vertices[[p[0] for p in pairs]]
             tips = body.vertices[[p[1] for p in pairs]]
-            order = np.argsort(roots[:, 0])
+            # From the inner to the outer corner; the inner quarter has hardly any lashes.
+            order = np.argsort(np.abs(roots[:, 0]))
             roots, tips = roots[order], tips[order]
             upper = roots[:, 2].mean() > eye[2]
-            count = 110 if upper else 46
-            t = np.sort(rng.random(count)) * (len(roots) - 1)
+            count = 150 if upper else 44
+            t = rng.uniform(0.16 if upper else 0.3, 0.97 if upper else 0.92, count)
+            t *= len(roots) - 1
             low = np.minimum(t.astype(int), len(roots) - 2)
             part = (t - low)[:, None]
             start = roots[low] * (1 - part) + roots[low + 1] * part
@@ -242,4 +244,4 @@ def lashes(skin: Skin, body: Body, length: float, rng: Rng) -> Strands:
             u = np.linspace(0, 1, 6)[None, :, None]
             paths.append(start[:, None] + reach[:, None] * u + curl[:, None] * u**2)
     points = np.concatenate(paths)
-    return Strands(points, np.full(len(points), 0.000095))
+    return Strands(points, np.full(len(points), 0.000085))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import io
 import multiprocessing
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,16 @@ def test_an_id_is_taken_once(identities: IdentityStore) -> None:
     assert identities.portrait(identities.get("zoe").portrait) == png("zoe")
     with refused("identity_exists", 409):
         add(identities, store.DEFAULT_IDENTITY)
+
+
+def test_the_number_of_identities_is_bounded(tmp_path: Path) -> None:
+    identities = IdentityStore(tmp_path, max_identities=2)
+    add(identities, "one")
+    add(identities, "two")
+    with refused("identities_full", 409):
+        add(identities, "three")
+    identities.remove("one")
+    add(identities, "three")
 
 
 def test_removing(identities: IdentityStore) -> None:
@@ -162,24 +173,25 @@ def test_a_wrong_field_is_named(identities: IdentityStore, field: str, value: st
     assert not identities.folder.exists()
 
 
-class FullDisk(io.FileIO):
-    """A file on a disk that takes a few bytes and no more."""
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file of this process may grow beyond 1 kB: the kernel refuses the rest (EFBIG)."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
-    def write(self, data: object) -> int:
-        super().write(b"few")
-        raise OSError(errno.ENOSPC, "No space left on device")
 
-
-def test_a_full_disk_leaves_nothing(
-    identities: IdentityStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_nothing(identities: IdentityStore) -> None:
     kept = add(identities, "kept")
-    monkeypatch.setattr(Path, "open", lambda self, mode: FullDisk(self, mode.replace("b", "")))
-    with refused("disk_full", 507):
-        add(identities)
-    with refused("disk_full", 507):
-        identities.put_portrait(png("turn"))
-    monkeypatch.undo()
+    large = png("x" * 5000)
+    with full_disk():
+        with refused("disk_full", 507):
+            add(identities, portrait=large)
+        with refused("disk_full", 507):
+            identities.put_portrait(large)
     assert [item for item in identities.list() if not item.builtin] == [kept]
     files = {path.name for path in identities.folder.rglob("*") if path.is_file()}
     assert files <= {"identity.toml", "portrait.png", ".lock"}
@@ -273,8 +285,8 @@ def _race(folder: Path, number: int) -> tuple[bool, bool]:
 
 
 def test_several_processes_share_a_folder(tmp_path: Path) -> None:
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
-        results = pool.starmap(_race, [(tmp_path, number) for number in range(6)])
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        results = pool.starmap(_race, [(tmp_path, number) for number in range(4)])
     assert [won for won, _ in results].count(True) == 1
     assert all(whole for _, whole in results)
     winner = next(number for number, (won, _) in enumerate(results) if won)

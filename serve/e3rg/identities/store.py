@@ -29,6 +29,7 @@ from e3rg.identities.types import Identity, PortraitRef, PortraitReport
 
 BUILTIN = Path(__file__).parent / "builtin"
 DEFAULT_IDENTITY = "clara"
+MAX_IDENTITIES = 1000
 MAX_TURN_PORTRAITS = 256
 MAX_TURN_PORTRAIT_BYTES = 512_000_000
 
@@ -52,11 +53,19 @@ class IdentityStore:
 
     Args:
         folder: where added identities are kept; made when first written to.
+        max_identities: how many identities may be added.
         max_portraits: how many portraits of single turns are kept, the latest used ones.
     """
 
-    def __init__(self, folder: Path, *, max_portraits: int = MAX_TURN_PORTRAITS) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        max_identities: int = MAX_IDENTITIES,
+        max_portraits: int = MAX_TURN_PORTRAITS,
+    ) -> None:
         self.folder = folder
+        self._max_identities = max_identities
         self._portraits = folder / ".portraits"
         self._max_portraits = max_portraits
 
@@ -122,7 +131,7 @@ class IdentityStore:
 
         Raises:
             E3RGError: ``identity_invalid`` (422, param: the field), ``identity_exists`` (409),
-                ``disk_full`` (507).
+                ``identities_full`` (409), ``disk_full`` (507).
         """
         if not _ID.match(identity):
             raise E3RGError(
@@ -136,6 +145,13 @@ class IdentityStore:
         check_fields(made)
         if (BUILTIN / identity).exists():
             raise _exists(identity)
+        if len(_folders(self.folder)) >= self._max_identities:
+            raise E3RGError(
+                "identities_full",
+                f"there are {self._max_identities} added identities, as many as may be: remove "
+                "one that is not used",
+                status=409,
+            )
         with _writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             self._sweep()

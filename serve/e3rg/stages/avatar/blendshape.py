@@ -44,7 +44,7 @@ class BlendshapeAvatar:
         faces: face finder.
         portraits: where portrait bytes come from.
         threads: segments rendered at once; each uses one core.
-        portraits_kept: prepared portraits held in memory, about 20 MB each.
+        portraits_kept: prepared portraits held in memory, about 4 MB each.
     """
 
     def __init__(

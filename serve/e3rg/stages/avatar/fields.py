@@ -124,7 +124,7 @@ class FieldBuilder:
         put("pitch", face.vector(zero, depth * cover))
         p = face.local(points, face.mouth)
         below = p[:, 1] - face.chin
-        chest = np.exp(-((p[:, 0] / 1.8) ** 2)) * _smooth((below - 0.1) / 0.7)
+        chest = np.exp(-((p[:, 0] / 1.1) ** 2)) * _smooth((below - 0.1) / 0.7)
         chest = chest * (1 - _smooth((below - 0.9) / 0.9))
         put("breath", face.vector(zero, np.asarray(-0.014 * chest, np.float32)))
 

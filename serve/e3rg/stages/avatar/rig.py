@@ -120,11 +120,6 @@ class Rig:
     folds: FloatArray
     folds_at: tuple[int, int]
 
-    @property
-    def nbytes(self) -> int:
-        """Memory of the large arrays, in bytes."""
-        return self.upper.nbytes + self.lower.nbytes + self.i420.nbytes * 2
-
 
 def build_rig(portrait: FramedPortrait) -> Rig:
     """Compute everything that depends on the portrait alone; about half a second."""
@@ -254,7 +249,7 @@ def _head_weight(grid: FloatArray, landmarks: FloatArray, face: FaceFrame) -> Fl
     extent = np.abs(face.local(oval, centre)).max(axis=0)
     up = np.where(p[..., 1] < 0, 1.45, 1.05)  # hair above
     r = np.hypot(p[..., 0] / (1.22 * extent[0]), p[..., 1] / (up * extent[1]))
-    t = np.clip((r - 1.0) / 0.6, 0, 1)
+    t = np.clip((r - 1.0) / 0.5, 0, 1)
     return np.asarray(1 - t * t * (3 - 2 * t), np.float32)
 
 

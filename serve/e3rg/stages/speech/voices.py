@@ -32,7 +32,7 @@ def _voice(id_: str) -> VoiceInfo:
     return VoiceInfo(id_, id_[3:].capitalize(), gender, accent)
 
 
-# The better-graded half of the model card's list, and enough of each kind.
+# The English voices of the model card, those that it grades best first.
 VOICES: tuple[VoiceInfo, ...] = tuple(
     _voice(id_)
     for id_ in (
@@ -52,5 +52,17 @@ VOICES: tuple[VoiceInfo, ...] = tuple(
         "bm_george",
         "bm_fable",
         "bm_daniel",
+        "af_alloy",
+        "af_jessica",
+        "af_nova",
+        "af_river",
+        "af_sky",
+        "am_adam",
+        "am_echo",
+        "am_eric",
+        "am_liam",
+        "am_santa",
+        "bf_lily",
+        "bm_lewis",
     )
 )

@@ -19,10 +19,10 @@ import numpy as np
 from e3rg.config import model_dir
 from e3rg.emotions.types import Delivery, Expression
 from e3rg.identities.types import PortraitRef
+from e3rg.media.segment_encoder import SegmentEncoder
 from e3rg.media.types import Pcm, Phoneme
 from e3rg.models.store import ModelStore
 from e3rg.stages.avatar.blendshape import render_frames
-from e3rg.stages.avatar.encoder import SegmentEncoder
 from e3rg.stages.avatar.engine import FPS, SIZE, RenderRequest
 from e3rg.stages.avatar.portrait import frame_portrait
 from e3rg.stages.avatar.rig import build_rig

@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
 from media_samples import RATE, flash_and_beep, jpeg
 
-from e3rg.media.h264 import encode_still
 from e3rg.media.mux import FragmentedMp4Muxer
+from e3rg.media.segment_encoder import encode_still
 from e3rg.media.types import Pcm
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -146,7 +146,7 @@ def test_browser_plays_sound_alone_and_a_change_to_a_still(tmp_path: Path) -> No
     packets, pcm = flash_and_beep(0, 30)
     muxer = FragmentedMp4Muxer()
     parts = [muxer.write(packets, pcm)]
-    parts.append(muxer.write(encode_still(jpeg(), 25), Pcm(bytes(2 * RATE), RATE)))
+    parts.append(muxer.write(encode_still(jpeg(512), 25), Pcm(bytes(2 * RATE), RATE)))
     assert parts[1][4:8] == b"ftyp"
     report = play([*parts, muxer.finish()], muxer.mime_type, tmp_path / "b")
     assert report["error"] is None and report["ended"], report

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import av
+import numpy as np
 import pytest
 from media_samples import FPS, PERIOD, RATE, flash_and_beep, jpeg, marks, tone
 
 from e3rg.errors import E3RGError
-from e3rg.media.h264 import encode_still, nal_units
+from e3rg.media.h264 import nal_units
 from e3rg.media.mux import FragmentedMp4Muxer, write_mp4
 from e3rg.media.probe import measure_skew
+from e3rg.media.segment_encoder import SegmentEncoder, encode_still
 from e3rg.media.types import Pcm, VideoPacket
 
 NO_SOUND = Pcm(b"", RATE)
@@ -158,7 +160,7 @@ def test_no_parameter_sets_in_samples() -> None:
 
 def test_changed_parameter_sets_bring_a_new_header() -> None:
     packets, pcm = flash_and_beep(0, 25)
-    still = encode_still(jpeg(), 25)
+    still = encode_still(jpeg(512), 25)
     assert len(still) == 25
     assert [p.keyframe for p in still] == [True] + [False] * 24
     muxer = FragmentedMp4Muxer()
@@ -266,3 +268,22 @@ def test_a_missing_folder_is_not_a_full_disk(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_mp4([], tone(0.2), missing)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_still_goes_on_in_the_avatars_own_stream() -> None:
+    encoder = SegmentEncoder(512, 25)
+    frame = np.full((768, 512), 128, np.uint8)
+    packets = [packet for _ in range(10) for packet in encoder.encode(frame)] + encoder.finish()
+    muxer = FragmentedMp4Muxer()
+    parts = [
+        muxer.write(packets, tone(0.4)),
+        muxer.write(encode_still(jpeg(512), 15), tone(0.6)),
+        muxer.finish(),
+    ]
+    assert [part[4:8] for part in parts] == [b"ftyp", b"moof", b"moof"]
+    assert measure_skew(b"".join(parts)).frames == 25
+
+
+def test_a_still_must_be_a_picture() -> None:
+    with pytest.raises(ValueError, match="square"):
+        encode_still(b"no picture", 5)

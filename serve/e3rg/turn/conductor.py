@@ -16,7 +16,7 @@ from e3rg.deadline import bounded
 from e3rg.emotions.table import listener_delivery
 from e3rg.emotions.types import Category, Delivery, Emotion
 from e3rg.errors import E3RGError
-from e3rg.media.h264 import encode_still
+from e3rg.media.segment_encoder import encode_still
 from e3rg.media.types import Still, VideoPacket
 from e3rg.stages.avatar.engine import FPS, RenderRequest
 from e3rg.stages.dialogue.engine import DialogueRequest

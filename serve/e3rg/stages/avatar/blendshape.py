@@ -18,8 +18,8 @@ from e3rg.engines import EngineContext, PortraitSource
 from e3rg.errors import E3RGError
 from e3rg.identities.preflight import inspect_portrait
 from e3rg.identities.types import PortraitRef, PortraitReport
+from e3rg.media.segment_encoder import SegmentEncoder
 from e3rg.media.types import Still, VideoPacket
-from e3rg.stages.avatar.encoder import SegmentEncoder
 from e3rg.stages.avatar.engine import FPS, SIZE, RenderRequest, VideoChunk
 from e3rg.stages.avatar.expression import expression_track, expression_weights
 from e3rg.stages.avatar.folds import fold_strengths

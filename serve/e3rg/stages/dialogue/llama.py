@@ -38,7 +38,7 @@ class LlamaDialogue:
         model: str = "smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         threads: int = 2,
         slots: int = 2,
-        context_tokens: int = 4096,
+        context_tokens: int = 2048,
     ) -> Self:
         """Load a model.
 

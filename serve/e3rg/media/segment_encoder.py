@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import av
+import cv2
 import numpy as np
 from av.video.frame import VideoFrame
 from numpy.typing import NDArray
@@ -65,3 +66,25 @@ class SegmentEncoder:
         return [
             VideoPacket(bytes(packet), packet.is_keyframe) for packet in self._context.encode(frame)
         ]
+
+
+def encode_still(jpeg: bytes, frames: int, *, fps: int = 25) -> list[VideoPacket]:
+    """Hold one picture for some frames: a key frame, then frames that repeat it.
+
+    Args:
+        jpeg: a square picture of even size.
+        frames: how many frames.
+        fps: frames a second.
+
+    Raises:
+        ValueError: if it is not such a picture.
+    """
+    if frames <= 0:
+        return []
+    picture = cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR)
+    if picture is None or picture.shape[0] != picture.shape[1] or picture.shape[0] % 2:
+        raise ValueError("a still is a square JPEG of even size")
+    encoder = SegmentEncoder(picture.shape[0], fps)
+    i420 = np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2YUV_I420), np.uint8)
+    packets = [packet for _ in range(frames) for packet in encoder.encode(i420)]
+    return packets + encoder.finish()

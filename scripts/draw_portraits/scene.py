@@ -79,13 +79,24 @@ def surface(item: Any) -> tuple[BVHTree, Floats, Any]:
 
 def add_eye(centre: Floats, radius: float, material: Any, turn: float) -> Any:
     """An eyeball that looks at the camera (``turn`` radians about z)."""
-    bpy.ops.mesh.primitive_uv_sphere_add(segments=64, ring_count=48)
-    item = bpy.context.object
+    item = mesh_object("eye", *ball(64, 48), material)
     item.location, item.scale = centre, (radius, radius, radius)
     item.rotation_euler = (0.0, 0.0, turn)
-    item.data.shade_smooth()
-    item.data.materials.append(material)
     return item
+
+
+def ball(segments: int, rings: int) -> tuple[Floats, list[list[int]]]:
+    """A sphere of radius 1 (Blender's own orders its faces differently from run to run)."""
+    polar = np.linspace(0, np.pi, rings + 1)[:, None]
+    around = np.linspace(0, 2 * np.pi, segments, endpoint=False)[None]
+    x, y = np.sin(polar) * np.cos(around), np.sin(polar) * np.sin(around)
+    vertices = np.stack([x, y, np.cos(polar) + 0 * around], axis=-1).reshape(-1, 3)
+    faces = [
+        [i * segments + j, (i + 1) * segments + j, (i + 1) * segments + k, i * segments + k]
+        for i in range(rings)
+        for j, k in ((j, (j + 1) % segments) for j in range(segments))
+    ]
+    return vertices, faces
 
 
 def add_strands(name: str, strands: Strands, material: Any) -> None:
@@ -186,12 +197,22 @@ def render(path: Path, size: int, samples: int) -> None:
     scene.render.image_settings.file_format = "JPEG"
     scene.render.image_settings.quality = 95
     scene.render.image_settings.color_mode = "RGB"
-    scene.render.use_stamp = False
     scene.view_settings.view_transform = "AgX"
     scene.view_settings.look = "AgX - Medium High Contrast"
     scene.view_settings.exposure = 0.1
     scene.render.filepath = str(path)
     bpy.ops.render.render(write_still=True)
+    path.write_bytes(without_comments(path.read_bytes()))
+
+
+def without_comments(jpeg: bytes) -> bytes:
+    """A JPEG file less its COM segments, where Blender notes the date and the render time."""
+    kept, at = jpeg[:2], 2
+    while jpeg[at + 1] != 0xDA:  # start of scan: the picture itself
+        end = at + 2 + int.from_bytes(jpeg[at + 2 : at + 4], "big")
+        kept += b"" if jpeg[at + 1] == 0xFE else jpeg[at:end]
+        at = end
+    return kept + jpeg[at:]
 
 
 def project(points: Floats, eyes: Floats, size: int) -> Floats:

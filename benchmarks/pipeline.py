@@ -25,6 +25,7 @@ from rich.table import Table
 
 from e3rg.config import data_dir, load_profile
 from e3rg.emotions.table import listener_delivery
+from e3rg.emotions.types import Delivery
 from e3rg.identities.store import IdentityStore
 from e3rg.inprocess import local_stages
 from e3rg.media.mux import write_mp4
@@ -78,17 +79,20 @@ async def pipelined(stages: Stages, request: TurnRequest) -> Result:
     )
 
 
-async def sequential(stages: Stages, request: TurnRequest) -> Result:
-    start = time.monotonic()
+async def write(stages: Stages, request: TurnRequest) -> tuple[str, Delivery]:
+    """Understand, retrieve, and generate the whole reply."""
     assert request.text is not None
     emotion = await stages.understanding.recognize(Utterance(request.text))
     delivery = listener_delivery(emotion, request.policy)
     retrieval = await stages.memory.retrieve(MemoryQuery(request.text, emotion=emotion))
     prompt = build_prompt(request.identity, request.text, emotion, retrieval)
-    reply = ""
-    query = DialogueRequest(prompt, max_tokens=request.max_tokens, seed=request.seed)
-    async for delta in stages.dialogue.stream(query):
-        reply += delta.text
+    query = DialogueRequest(prompt, max_tokens=request.max_tokens, seed=request.reply_seed)
+    return "".join([delta.text async for delta in stages.dialogue.stream(query)]), delivery
+
+
+async def sequential(stages: Stages, request: TurnRequest) -> Result:
+    start = time.monotonic()
+    reply, delivery = await write(stages, request)
     splitter = SentenceSplitter(first_clause_chars=0)
     clock: MediaClock | None = None
     spoken = []
@@ -135,16 +139,18 @@ async def main() -> None:
                 deadline=time.time() + 600,
                 text=text,
                 seed=seed,
+                reply_seed=seed,
                 max_tokens=profile.turn.max_reply_tokens,
             )
 
         await pipelined(stages, request("Hello.", 0))  # both sides find everything warm
         for number, text in enumerate(PROMPTS):
             for seed in range(100 * number + 1, 100 * number + 20):
-                slow = await sequential(stages, request(text, seed))
+                reply, _ = await write(stages, request(text, seed))
                 sentences = SentenceSplitter(first_clause_chars=0)
-                if len(sentences.feed(slow.reply) + sentences.finish()) >= MIN_SENTENCES:
+                if len(sentences.feed(reply) + sentences.finish()) >= MIN_SENTENCES:
                     break
+            slow = await sequential(stages, request(text, seed))
             fast = await pipelined(stages, request(text, seed))
             assert fast.reply == slow.reply, "both sides must answer the same"
             rows.append((text, slow, fast))

@@ -198,7 +198,7 @@ class Turn:
         splitter = SentenceSplitter()
         prompt = build_prompt(request.identity, text, emotion, retrieval, request.history)
         deltas = self._stages.dialogue.stream(
-            DialogueRequest(prompt, max_tokens=request.max_tokens, seed=request.seed)
+            DialogueRequest(prompt, max_tokens=request.max_tokens, seed=request.reply_seed)
         )
         async with aclosing(deltas):
             async for delta in deltas:

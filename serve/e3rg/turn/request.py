@@ -36,7 +36,8 @@ class TurnRequest:
         reply_with: the richest modality wanted.
         policy: how the listener's expression follows the speaker's emotion.
         previous: the listener's expression at the end of the last turn, to move on from.
-        seed: makes reply, motion and blinks repeatable.
+        seed: head motion and blinks follow from it.
+        reply_seed: makes the reply's words repeatable; None lets the engine be faster.
         max_tokens: bound of the reply.
         deadline: Unix time at which the turn ends, done or not.
         may_degrade: give less than asked, and say so, when a stage cannot deliver.
@@ -55,5 +56,6 @@ class TurnRequest:
     policy: ListenerPolicy = ListenerPolicy.EMPATHISE
     previous: Delivery | None = None
     seed: int = 0
+    reply_seed: int | None = None
     max_tokens: int = 120
     may_degrade: bool = True

@@ -105,7 +105,6 @@ async def read_turn(request: Request, services: Services) -> tuple[TurnBody, Tur
             identity = replace(
                 identity, portrait=await services.accept_portrait(await files["portrait"].read())
             )
-    seed = body.seed if body.seed is not None else random.getrandbits(31)
     return body, TurnRequest(
         id=f"turn_{secrets.token_hex(12)}",
         conversation=body.conversation or f"conv_{secrets.token_hex(12)}",
@@ -119,7 +118,8 @@ async def read_turn(request: Request, services: Services) -> tuple[TurnBody, Tur
         reply_with=body.reply_with,
         policy=body.policy,
         previous=resumed.delivery,
-        seed=seed,
+        seed=random.getrandbits(31) if body.seed is None else body.seed,
+        reply_seed=body.seed,
         max_tokens=min(body.max_tokens or limits.max_reply_tokens, limits.max_reply_tokens),
         may_degrade=body.degrade == "allow",
     )

@@ -13,7 +13,11 @@ FinishReason = Literal["stop", "length"]
 
 @dataclass(frozen=True, slots=True)
 class DialogueRequest:
-    """A request to a chat model; the fields mean what they mean in OpenAI's API."""
+    """A request to a chat model; the fields mean what they mean in OpenAI's API.
+
+    With a seed, the same request gives the same reply wherever the engine can promise it, at the
+    price of what it could have reused of earlier requests.
+    """
 
     messages: tuple[Message, ...]
     max_tokens: int = 160

@@ -135,7 +135,8 @@ def _body(request: DialogueRequest) -> dict[str, Any]:
         "temperature": request.temperature,
         "top_p": request.top_p,
         "stream": True,
-        "cache_prompt": True,
+        # A prompt that is partly cached is computed in other batches, and rounds differently.
+        "cache_prompt": request.seed is None,
     }
     if request.seed is not None:
         body["seed"] = request.seed

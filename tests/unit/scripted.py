@@ -110,7 +110,7 @@ class Dialogue:
         try:
             for index, word in enumerate(words):
                 await asyncio.sleep(0)
-                yield TextDelta(word if index == 0 else f" {word}")
+                yield TextDelta(word if index == 0 else f" {word}", None, 50, index + 1)
             yield TextDelta("", "stop", 50, len(words))
         finally:
             self.script.leave("dialogue")

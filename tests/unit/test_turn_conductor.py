@@ -214,3 +214,13 @@ async def test_turns_do_not_share_anything() -> None:
     assert [turn.request.id for turn, _ in results] == [f"turn_{n}" for n in range(20)]
     assert len({str(seen[1:-1]) for _, seen in results}) == 1
     assert script.idle
+
+
+async def test_a_reply_ends_after_whole_sentences_and_what_was_made_is_counted() -> None:
+    script = Script(reply="One is here. Two is here. Three is here. Four is never heard.")
+    turn, seen = await run(script, max_sentences=3)
+    assert seen[-1].text == "One is here. Two is here. Three is here."
+    assert seen[-1].finish_reason == "stop"
+    spoken = " ".join(chunk.text for chunk in of(seen, events.AudioChunk))
+    assert spoken == seen[-1].text
+    assert turn.state.usage.completion_tokens == 10  # the word that showed the end is paid for

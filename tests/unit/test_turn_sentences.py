@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from e3rg.turn.sentences import SentenceSplitter
+from e3rg.turn.sentences import SentenceLimit, SentenceSplitter
 
 
 def split(text: str, step: int = 3, **options: int) -> list[str]:
@@ -72,3 +72,17 @@ def test_a_text_without_an_end_is_cut_to_bounded_pieces() -> None:
 @given(st.text(alphabet=" ab.,!?;:\n“”1…。", max_size=400), st.integers(1, 50))
 def test_nothing_is_lost_whatever_the_deltas(text: str, step: int) -> None:
     assert "".join("".join(split(text, step)).split()) == "".join(text.split())
+
+
+@given(st.integers(1, 60), st.integers(1, 5))
+def test_a_limit_keeps_whole_sentences(step: int, sentences: int) -> None:
+    text = "One here. And Mr. Two, too! Three? Four... Five is last."
+    whole = ["One here.", " And Mr. Two, too!", " Three?", " Four...", " Five is last."]
+    limit = SentenceLimit(sentences)
+    kept = ""
+    for start in range(0, len(text), step):
+        part, ended = limit.feed(text[start : start + step])
+        kept += part
+        if ended:
+            break
+    assert kept == "".join(whole[:sentences])

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 
 from e3rg.deadline import bounded
 from e3rg.emotions.table import listener_delivery
@@ -35,13 +36,12 @@ from e3rg.turn.events import (
     TurnCreated,
     TurnEvent,
     TurnFailed,
-    Usage,
     UsageReported,
     VideoFrames,
 )
 from e3rg.turn.prompt import build_prompt
 from e3rg.turn.request import Modality, TurnRequest
-from e3rg.turn.sentences import SentenceSplitter
+from e3rg.turn.sentences import SentenceLimit, SentenceSplitter
 from e3rg.turn.state import Stages, TurnState
 
 log = logging.getLogger(__name__)
@@ -196,25 +196,26 @@ class Turn:
         request = self.request
         speaking = request.reply_with is not Modality.TEXT
         splitter = SentenceSplitter()
+        limit = SentenceLimit(request.max_sentences)
         prompt = build_prompt(request.identity, text, emotion, retrieval, request.history)
         deltas = self._stages.dialogue.stream(
             DialogueRequest(prompt, max_tokens=request.max_tokens, seed=request.reply_seed)
         )
         async with aclosing(deltas):
             async for delta in deltas:
-                if delta.text:
+                kept, ended = limit.feed(delta.text)
+                self._count_tokens(delta.prompt_tokens, delta.completion_tokens)
+                if kept:
                     self._mark("first_token")
-                    self.state.reply += delta.text
-                    await self._out.put(TextDelta(delta.text))
+                    self.state.reply += kept
+                    await self._out.put(TextDelta(kept))
+                if speaking:
+                    for piece in splitter.feed(kept):
+                        await sentences.put(piece)
+                if ended:
+                    break
                 if delta.finish_reason is not None:
                     self.state.finish_reason = delta.finish_reason
-                    self._spend(
-                        prompt_tokens=delta.prompt_tokens,
-                        completion_tokens=delta.completion_tokens,
-                    )
-                if speaking:
-                    for piece in splitter.feed(delta.text):
-                        await sentences.put(piece)
         if speaking:
             for piece in splitter.finish():
                 await sentences.put(piece)
@@ -341,21 +342,24 @@ class Turn:
     def _mark(self, milestone: str) -> None:
         self.state.timings.setdefault(milestone, round(time.monotonic() - self._started, 4))
 
+    def _count_tokens(self, prompt: int, completion: int) -> None:
+        # The engine's counts are running totals, so that a reply cut short is counted too.
+        self.state.usage = replace(
+            self.state.usage, prompt_tokens=prompt, completion_tokens=completion
+        )
+
     def _spend(
         self,
-        prompt_tokens: int = 0,
-        completion_tokens: int = 0,
         audio_seconds_in: float = 0.0,
         audio_seconds_out: float = 0.0,
         video_frames: int = 0,
     ) -> None:
         usage = self.state.usage
-        self.state.usage = Usage(
-            usage.prompt_tokens + prompt_tokens,
-            usage.completion_tokens + completion_tokens,
-            usage.audio_seconds_in + audio_seconds_in,
-            usage.audio_seconds_out + audio_seconds_out,
-            usage.video_frames + video_frames,
+        self.state.usage = replace(
+            usage,
+            audio_seconds_in=usage.audio_seconds_in + audio_seconds_in,
+            audio_seconds_out=usage.audio_seconds_out + audio_seconds_out,
+            video_frames=usage.video_frames + video_frames,
         )
 
 

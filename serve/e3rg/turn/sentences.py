@@ -33,6 +33,11 @@ class SentenceSplitter:
         self._max_chars = max_chars
         self._first = True
 
+    @property
+    def rest(self) -> str:
+        """Text that belongs to no complete piece yet."""
+        return self._buffer
+
     def feed(self, delta: str) -> list[str]:
         """Add text; returns the pieces that it completed."""
         self._buffer += delta
@@ -74,6 +79,27 @@ class SentenceSplitter:
             return clauses[-1]
         space = head.rfind(" ")
         return space + 1 if space > 0 else self._max_chars
+
+
+class SentenceLimit:
+    """Ends a stream of text after a number of sentences.
+
+    Args:
+        sentences: how many are kept.
+    """
+
+    def __init__(self, sentences: int) -> None:
+        self._splitter = SentenceSplitter(first_clause_chars=0)
+        self._left = sentences
+
+    def feed(self, delta: str) -> tuple[str, bool]:
+        """Add text; returns what of it is kept, and whether the last sentence is complete."""
+        pieces = self._splitter.feed(delta)
+        if len(pieces) < self._left:
+            self._left -= len(pieces)
+            return delta, False
+        beyond = "".join(pieces[self._left :]) + self._splitter.rest
+        return delta[: max(len(delta) - len(beyond), 0)], True
 
 
 def _is_abbreviation(before: str, mark: str) -> bool:

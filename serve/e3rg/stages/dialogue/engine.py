@@ -21,15 +21,24 @@ class DialogueRequest:
 
     messages: tuple[Message, ...]
     max_tokens: int = 160
-    temperature: float = 0.7
-    top_p: float = 0.9
+    temperature: float = 0.3
+    top_p: float = 0.8
+    frequency_penalty: float = 0.4
     seed: int | None = None
     stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A piece of the reply; the last one has a finish reason and the token counts."""
+    """A piece of the reply; the last one has a finish reason.
+
+    Attributes:
+        text: what comes next.
+        finish_reason: why the reply ended; None before.
+        prompt_tokens: tokens of the prompt.
+        completion_tokens: tokens generated so far: a reply that is cut short is counted, too. An
+            engine that learns its counts only at the end gives 0 before.
+    """
 
     text: str
     finish_reason: FinishReason | None = None

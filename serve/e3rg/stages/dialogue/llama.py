@@ -18,6 +18,7 @@ import xllamacpp
 from e3rg.config import ConfigError
 from e3rg.engines import EngineContext
 from e3rg.errors import E3RGError
+from e3rg.priority import in_background_priority
 from e3rg.stages.dialogue.engine import DialogueRequest, FinishReason, TextDelta
 
 
@@ -39,6 +40,7 @@ class LlamaDialogue:
         threads: int = 2,
         slots: int = 2,
         context_tokens: int = 2048,
+        niceness: int = 5,
     ) -> Self:
         """Load a model.
 
@@ -48,6 +50,8 @@ class LlamaDialogue:
             threads: CPU threads.
             slots: replies generated at once.
             context_tokens: window of one reply, prompt included.
+            niceness: added to the model's threads; sentences are needed sooner as sound than the
+                next ones as text, so on shared cores speech goes first.
         """
         path = Path(model) if Path(model).is_absolute() else context.models.path(model)
         if not path.is_file():
@@ -63,7 +67,7 @@ class LlamaDialogue:
         params.verbosity = -1
         params.cache_ram_mib = 64  # prefixes of idle conversations; the default is 8 GiB
         try:
-            server = xllamacpp.Server(params)
+            server = in_background_priority(lambda: xllamacpp.Server(params), niceness)
         except RuntimeError as error:
             raise ConfigError(f"dialogue model {path} cannot be loaded: {error}") from error
         return cls(server, slots, context_tokens)
@@ -134,7 +138,9 @@ def _body(request: DialogueRequest) -> dict[str, Any]:
         "max_tokens": request.max_tokens,
         "temperature": request.temperature,
         "top_p": request.top_p,
+        "frequency_penalty": request.frequency_penalty,
         "stream": True,
+        "timings_per_token": True,
         # A prompt that is partly cached is computed in other batches, and rounds differently.
         "cache_prompt": request.seed is None,
     }
@@ -151,8 +157,8 @@ def _delta(chunk: dict[str, Any], context_tokens: int) -> TextDelta | None:
     choice = chunk["choices"][0]
     text = choice["delta"].get("content") or ""
     reason: FinishReason | None = choice.get("finish_reason")
-    if reason is None:
-        return TextDelta(text) if text else None
+    if reason is None and not text:
+        return None
     timings = chunk.get("timings", {})
     return TextDelta(
         text,

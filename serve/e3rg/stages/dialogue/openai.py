@@ -74,6 +74,7 @@ class OpenAIDialogue:
                 max_tokens=request.max_tokens,
                 temperature=request.temperature,
                 top_p=request.top_p,
+                frequency_penalty=request.frequency_penalty,
                 stream=True,
                 stream_options={"include_usage": True},
                 **options,

@@ -39,7 +39,7 @@ from e3rg.turn.clock import MediaClock
 from e3rg.turn.conductor import Turn
 from e3rg.turn.prompt import build_prompt
 from e3rg.turn.request import TurnRequest
-from e3rg.turn.sentences import SentenceSplitter
+from e3rg.turn.sentences import SentenceLimit, SentenceSplitter
 from e3rg.turn.state import Stages
 
 PROMPTS = (
@@ -87,7 +87,15 @@ async def write(stages: Stages, request: TurnRequest) -> tuple[str, Delivery]:
     retrieval = await stages.memory.retrieve(MemoryQuery(request.text, emotion=emotion))
     prompt = build_prompt(request.identity, request.text, emotion, retrieval)
     query = DialogueRequest(prompt, max_tokens=request.max_tokens, seed=request.reply_seed)
-    return "".join([delta.text async for delta in stages.dialogue.stream(query)]), delivery
+    limit = SentenceLimit(request.max_sentences)  # as the pipelined side: the same reply
+    reply = ""
+    async with aclosing(stages.dialogue.stream(query)) as deltas:
+        async for delta in deltas:
+            kept, ended = limit.feed(delta.text)
+            reply += kept
+            if ended:
+                break
+    return reply, delivery
 
 
 async def sequential(stages: Stages, request: TurnRequest) -> Result:
@@ -141,6 +149,7 @@ async def main() -> None:
                 seed=seed,
                 reply_seed=seed,
                 max_tokens=profile.turn.max_reply_tokens,
+                max_sentences=profile.turn.max_reply_sentences,
             )
 
         await pipelined(stages, request("Hello.", 0))  # both sides find everything warm

@@ -143,6 +143,10 @@ class Avatar:
             finally:
                 self.script.leave("avatar")
 
+    async def prepare(self, portrait: PortraitRef) -> None:
+        await self.script.enter("prepare", portrait)
+        self.script.leave("prepare")
+
     async def still(self, portrait: PortraitRef, delivery: Delivery) -> Still:
         await self.script.enter("still")
         self.script.leave("still")

@@ -121,9 +121,30 @@ class Turn:
     async def _run(self) -> None:
         request = self.request
         await self._out.put(TurnCreated(request.id, request.conversation, request.identity.id))
-        text = self.state.text = await self._hear()
-        emotion, delivery = await self._understand(text)
-        retrieval = await self._retrieve(text, emotion)
+        async with asyncio.TaskGroup() as group:
+            if request.reply_with is Modality.VIDEO:
+                group.create_task(self._prepare())
+            text = self.state.text = await self._hear()
+            emotion, delivery = await self._understand(text)
+            retrieval = await self._retrieve(text, emotion)
+            await self._respond(text, emotion, delivery, retrieval)
+        self.state.status = "completed"
+        self._mark("total")
+        await self._out.put(UsageReported(self.state.usage))
+        await self._out.put(
+            TurnCompleted(self.state.reply, self.state.finish_reason, dict(self.state.timings))
+        )
+
+    async def _prepare(self) -> None:
+        try:
+            await self._stages.avatar.prepare(self.request.identity.portrait)
+        except E3RGError as error:
+            log.debug("not prepared, rendering will tell: %s", error.message)
+
+    async def _respond(
+        self, text: str, emotion: Emotion, delivery: Delivery, retrieval: Retrieval
+    ) -> None:
+        request = self.request
         # The model's sentences flow through speech to the avatar; None ends the flow.
         sentences: asyncio.Queue[str | None] = asyncio.Queue(_IN_FLIGHT)
         spoken: asyncio.Queue[AudioChunk | None] = asyncio.Queue(_IN_FLIGHT)
@@ -133,12 +154,6 @@ class Turn:
                 group.create_task(self._speak(delivery, sentences, spoken))
             if request.reply_with is Modality.VIDEO:
                 group.create_task(self._film(delivery, spoken))
-        self.state.status = "completed"
-        self._mark("total")
-        await self._out.put(UsageReported(self.state.usage))
-        await self._out.put(
-            TurnCompleted(self.state.reply, self.state.finish_reason, dict(self.state.timings))
-        )
 
     async def _hear(self) -> str:
         request = self.request

@@ -85,6 +85,10 @@ class BlendshapeAvatar:
         finally:
             stop.set()
 
+    async def prepare(self, portrait: PortraitRef) -> None:
+        """See AvatarEngine."""
+        await self._run(self._rigs.get, portrait)
+
     async def still(self, portrait: PortraitRef, delivery: Delivery) -> Still:
         """One picture with the expression, JPEG.
 

@@ -35,6 +35,10 @@ class AvatarClient(StageClient):
         """See AvatarEngine."""
         return self._stream("render", request)
 
+    async def prepare(self, portrait: PortraitRef) -> None:
+        """See AvatarEngine."""
+        await self._call("prepare", portrait)
+
     async def still(self, portrait: PortraitRef, delivery: Delivery) -> Still:
         """See AvatarEngine."""
         return cast(Still, await self._call("still", portrait, delivery))

@@ -70,6 +70,14 @@ class AvatarEngine(Protocol):
         """Render a segment: exactly audio.seconds * FPS frames. Closing the iterator stops it."""
         ...
 
+    async def prepare(self, portrait: PortraitRef) -> None:
+        """Make ready what rendering this portrait needs, so that the first frame need not wait.
+
+        Raises:
+            E3RGError: ``unknown_portrait``, ``portrait_no_face``.
+        """
+        ...
+
     async def still(self, portrait: PortraitRef, delivery: Delivery) -> Still:
         """One picture with the expression, for when video has no room."""
         ...

@@ -50,7 +50,7 @@ PROMPTS = (
     "My neighbour brought me soup every day while I was ill.",
     "Somebody broke into our flat while we slept.",
 )
-MIN_SENTENCES = 3
+MIN_SENTENCES, MAX_SENTENCES = 3, 8
 
 
 @dataclass
@@ -149,7 +149,7 @@ async def main() -> None:
                 seed=seed,
                 reply_seed=seed,
                 max_tokens=profile.turn.max_reply_tokens,
-                max_sentences=profile.turn.max_reply_sentences,
+                max_sentences=MAX_SENTENCES,
             )
 
         await pipelined(stages, request("Hello.", 0))  # both sides find everything warm

@@ -59,6 +59,7 @@ class TurnConfig(_Strict):
     max_upload_bytes: Annotated[int, Field(ge=1)] = 50_000_000
     history_turns: Annotated[int, Field(ge=0)] = 6
     max_reply_tokens: Annotated[int, Field(ge=1)] = 120
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.3
     max_reply_sentences: Annotated[int, Field(ge=1)] = 4
     languages: tuple[str, ...] = ("en",)
 

@@ -214,7 +214,12 @@ class Turn:
         limit = SentenceLimit(request.max_sentences)
         prompt = build_prompt(request.identity, text, emotion, retrieval, request.history)
         deltas = self._stages.dialogue.stream(
-            DialogueRequest(prompt, max_tokens=request.max_tokens, seed=request.reply_seed)
+            DialogueRequest(
+                prompt,
+                max_tokens=request.max_tokens,
+                temperature=request.temperature,
+                seed=request.reply_seed,
+            )
         )
         async with aclosing(deltas):
             async for delta in deltas:

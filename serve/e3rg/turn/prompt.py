@@ -17,8 +17,8 @@ from e3rg.stages.memory.engine import Episode, Exemplar, Retrieval
 _MAX_HISTORY_CHARS = 1500
 _MAX_TEXT_CHARS = 1500
 _RULES = (
-    "Answer in two or three short, warm sentences: name what the person feels, say why it makes "
-    "sense, ask one gentle question. Give no advice."
+    "Answer in two or three short, warm sentences: name the feeling, say why it makes sense, "
+    "ask one gentle question."
 )
 
 

@@ -39,6 +39,7 @@ class TurnRequest:
         seed: head motion and blinks follow from it.
         reply_seed: makes the reply's words repeatable; None lets the engine be faster.
         max_tokens: bound of the reply.
+        temperature: of the language model's sampling.
         max_sentences: the reply ends after so many sentences, so that it never ends in the midst
             of one; a small model does not stop by itself.
         deadline: Unix time at which the turn ends, done or not.
@@ -60,5 +61,6 @@ class TurnRequest:
     seed: int = 0
     reply_seed: int | None = None
     max_tokens: int = 120
+    temperature: float = 0.3
     max_sentences: int = 4
     may_degrade: bool = True

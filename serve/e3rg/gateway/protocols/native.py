@@ -121,6 +121,7 @@ async def read_turn(request: Request, services: Services) -> tuple[TurnBody, Tur
         seed=random.getrandbits(31) if body.seed is None else body.seed,
         reply_seed=body.seed,
         max_tokens=min(body.max_tokens or limits.max_reply_tokens, limits.max_reply_tokens),
+        temperature=limits.temperature,
         max_sentences=limits.max_reply_sentences,
         may_degrade=body.degrade == "allow",
     )

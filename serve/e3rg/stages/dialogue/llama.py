@@ -40,14 +40,14 @@ class LlamaDialogue:
         threads: int = 2,
         slots: int = 2,
         context_tokens: int = 2048,
-        niceness: int = 5,
+        niceness: int = 10,
     ) -> Self:
         """Load a model.
 
         Args:
             context: where model files are.
             model: a name in the model store, or an absolute path of a GGUF file.
-            threads: CPU threads.
+            threads: CPU threads that read the prompt; one writes.
             slots: replies generated at once.
             context_tokens: window of one reply, prompt included.
             niceness: added to the model's threads; sentences are needed sooner as sound than the
@@ -60,8 +60,9 @@ class LlamaDialogue:
         params.model.path = str(path)
         params.n_ctx = context_tokens * slots
         params.n_parallel = slots
-        for pool in (params.cpuparams, params.cpuparams_batch):
-            pool.n_threads = threads
+        # Even one thread writes faster than people speak, and leaves a core to speech.
+        for pool, count in ((params.cpuparams, 1), (params.cpuparams_batch, threads)):
+            pool.n_threads = count
             # Spinning between layers would take the cores from speech and avatar.
             pool.poll = 0
         params.verbosity = -1

@@ -26,6 +26,15 @@ def test_first_piece_ends_at_a_clause_and_later_ones_at_sentences() -> None:
     ]
 
 
+def test_a_long_first_sentence_may_end_at_a_breath() -> None:
+    text = "Losing a friend like that is a heavy weight and it takes its time. And it may."
+    assert stripped(split(text)) == [
+        "Losing a friend like that is a heavy weight",
+        "and it takes its time.",
+        "And it may.",
+    ]
+
+
 def test_a_piece_is_given_as_soon_as_it_is_complete() -> None:
     splitter = SentenceSplitter(first_clause_chars=0)
     assert splitter.feed("It is late.") == []  # more dots might follow

@@ -16,6 +16,9 @@ _ABBREVIATIONS = re.compile(
 )
 _END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+|\n+")
 _CLAUSE = re.compile(r"[,;:—–](?=\s)|[，；：、]")
+# Where a speaker could take a breath although nothing is written there.
+_BREATH = re.compile(r"\s(?=(?:and|but|because|when|while|especially|although)\s)")
+_BREATH_CHARS = 24
 _LAST_WORD = re.compile(r"([\w.]+)$")
 
 
@@ -68,6 +71,8 @@ class SentenceSplitter:
             for match in _CLAUSE.finditer(self._buffer):
                 if len(self._buffer[: match.start()].strip()) >= self._first_clause_chars:
                     return self._within(match.end())
+            for match in _BREATH.finditer(self._buffer, _BREATH_CHARS):
+                return self._within(match.end())
         return self._within(None)
 
     def _within(self, end: int | None) -> int | None:

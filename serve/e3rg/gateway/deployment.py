@@ -45,4 +45,4 @@ class GatewayDeployment:
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Called by Serve once the replica is made."""
-        return build_app(self._services)
+        return build_app(self._services, proxied=True)

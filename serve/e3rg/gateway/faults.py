@@ -22,10 +22,16 @@ _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
 
 class RequestId:
-    """ASGI middleware: gives each request an id, the caller's own if it sends a sane one."""
+    """ASGI middleware: gives each request an id, the caller's own if it sends a sane one.
 
-    def __init__(self, app: ASGIApp) -> None:
+    Args:
+        app: the application.
+        answered: False where something in front (Ray Serve's proxy) names the id in the answer.
+    """
+
+    def __init__(self, app: ASGIApp, answered: bool = True) -> None:
         self._app = app
+        self._answered = answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Add ``X-Request-Id`` to the answer."""
@@ -37,7 +43,7 @@ class RequestId:
         scope.setdefault("state", {})["request_id"] = name.decode()
 
         async def named(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] == "http.response.start" and self._answered:
                 message["headers"] = [*message.get("headers", []), (b"x-request-id", name)]
             await send(message)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -32,26 +32,24 @@ _POLICY = (
 )
 
 
-def build_app(services: Services, on_close: Callable[[], Any] | None = None) -> FastAPI:
+def build_app(services: Services, *, proxied: bool = False) -> FastAPI:
     """Make the application.
 
     Args:
         services: the gateway's parts; closed with the application.
-        on_close: called after that.
+        proxied: it runs behind Ray Serve's proxy, which names request ids in answers.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         yield
         await services.close()
-        if on_close is not None:
-            on_close()
 
     app = FastAPI(title="E3RG Serve", version=__version__, lifespan=lifespan)
     faults.install(app)
     limit = services.profile.turn.max_upload_bytes + MAX_JSON_BYTES
     app.add_middleware(BodyLimit, limit=limit)
-    app.add_middleware(faults.RequestId)
+    app.add_middleware(faults.RequestId, answered=not proxied)
     _add_turns(app, services)
     app.include_router(identities.router(services))
     _add_operations(app, Health(services.stages))

@@ -15,6 +15,7 @@ from typing import Any
 
 from fastapi import Request
 from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -114,6 +115,10 @@ async def _read_form(
         form = await stack.enter_async_context(
             request.form(max_files=4, max_fields=_MAX_FIELDS, max_part_size=MAX_JSON_BYTES)
         )
+    except HTTPException as error:  # what Starlette makes of a MultiPartException
+        raise E3RGError(
+            "invalid_multipart", f"the multipart body cannot be read: {error.detail}"
+        ) from error
     except (MultiPartException, ValueError, KeyError) as error:
         raise E3RGError(
             "invalid_multipart", f"the multipart body cannot be read: {error}"

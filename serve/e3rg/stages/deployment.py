@@ -35,7 +35,7 @@ class StageDeployment:
         self.engine = load_engine(registry, config.engine, engine_context(), config.options)
         self._active = 0
 
-    def activity(self) -> dict[str, int]:
+    async def activity(self) -> dict[str, int]:
         """Calls in work, threads and tasks: what must return to rest when nobody listens."""
         return {
             "active": self._active,

@@ -160,12 +160,11 @@ async def test_a_client_may_refuse_less(stage: str) -> None:
     assert seen[-1].error.code == "stage_unavailable"
 
 
-async def test_an_unknown_fault_names_the_turn_and_nothing_else() -> None:
+async def test_an_unknown_fault_shows_nothing_of_the_inside() -> None:
     script = Script()
     script.fail["dialogue"] = ValueError("/secret/path")  # type: ignore[assignment]
     _, seen = await run(script)
-    assert seen[-1].error.code == "internal_error"
-    assert "turn_1" in seen[-1].error.message
+    assert seen[-1].error.code == "dialogue_failed"
     assert "secret" not in seen[-1].error.message
 
 
@@ -210,9 +209,22 @@ async def test_only_what_was_asked_for(modality: Modality, absent: tuple[type, .
 
 async def test_turns_do_not_share_anything() -> None:
     script = Script()
-    results = await asyncio.gather(*(run(Script(), id=f"turn_{n}") for n in range(20)))
-    assert [turn.request.id for turn, _ in results] == [f"turn_{n}" for n in range(20)]
-    assert len({str(seen[1:-1]) for _, seen in results}) == 1
+    stages = script.stages()
+    turns = [
+        Turn(stages, turn_request(id=f"turn_{n}", text=f"Number {n}.", user=f"user {n}"))
+        for n in range(20)
+    ]
+
+    async def collect(turn: Turn) -> list[Any]:
+        return [event async for event in turn.events()]
+
+    results = await asyncio.gather(*(collect(turn) for turn in turns))
+    for number, (turn, seen) in enumerate(zip(turns, results, strict=True)):
+        assert seen[0].turn == f"turn_{number}"
+        assert turn.state.text == f"Number {number}."
+        assert seen[-1].text == REPLY
+    told = sorted((episode.user, episode.text) for episode in script.episodes)
+    assert told == sorted((f"user {n}", f"Number {n}.") for n in range(20))
     assert script.idle
 
 
@@ -224,3 +236,36 @@ async def test_a_reply_ends_after_whole_sentences_and_what_was_made_is_counted()
     spoken = " ".join(chunk.text for chunk in of(seen, events.AudioChunk))
     assert spoken == seen[-1].text
     assert turn.state.usage.completion_tokens == 10  # the word that showed the end is paid for
+
+
+@pytest.mark.parametrize(
+    ("stage", "limit", "wanted"),
+    [
+        ("understanding", "_RECOGNIZE_S", "emotion"),
+        ("memory", "_MEMORY_S", "memory"),
+        ("speech", "_SPEAK_S", "audio"),
+        ("avatar", "_RENDER_S", "video"),
+    ],
+)
+async def test_a_stage_that_hangs_costs_its_part_only(
+    stage: str, limit: str, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"e3rg.turn.conductor.{limit}", 0.1)
+    script = Script()
+    script.hold[stage] = asyncio.Event()
+    _, seen = await run(script)
+    assert [(d.wanted, d.code) for d in of(seen, events.Degraded)] == [(wanted, f"{stage}_timeout")]
+    assert seen[-1].text == REPLY
+
+
+async def test_the_deadline_ends_a_turn_whose_reader_has_stopped_reading() -> None:
+    script = Script(reply="Some words that go on and on. " * 40)
+    turn = Turn(script.stages(), turn_request(deadline=time.time() + 0.3, max_sentences=100))
+    stream = turn.events()
+    await anext(stream)
+    async with asyncio.timeout(5):
+        await turn.closed()
+    assert script.idle
+    assert turn.state.status == "failed"
+    rest = [event async for event in stream]
+    assert rest[-1].error.code == "deadline_exceeded"

@@ -95,3 +95,23 @@ def test_a_limit_keeps_whole_sentences(step: int, sentences: int) -> None:
         if ended:
             break
     assert kept == "".join(whole[:sentences])
+
+
+@given(st.text(alphabet="ab .!?\n", max_size=120), st.integers(1, 40), st.integers(1, 4))
+def test_a_limit_does_not_depend_on_the_deltas(text: str, step: int, sentences: int) -> None:
+    def limited(size: int) -> str:
+        limit, kept = SentenceLimit(sentences), ""
+        for start in range(0, len(text), size):
+            part, ended = limit.feed(text[start : start + size])
+            kept += part
+            if ended:
+                break
+        return kept
+
+    assert text.startswith(limited(step))
+    assert limited(step).split() == limited(1).split()
+
+
+def test_a_limit_does_not_cut_words_after_blank_lines() -> None:
+    limit = SentenceLimit(1)
+    assert limit.feed("First one.\n\nSecond one.\n\nThird") == ("First one.", True)

@@ -17,6 +17,7 @@ from e3rg.deadline import bounded
 from e3rg.emotions.table import listener_delivery
 from e3rg.emotions.types import Category, Delivery, Emotion
 from e3rg.errors import E3RGError
+from e3rg.identities.types import PortraitRef
 from e3rg.media.segment_encoder import encode_still
 from e3rg.media.types import Still, VideoPacket
 from e3rg.stages.avatar.engine import FPS, RenderRequest
@@ -24,6 +25,7 @@ from e3rg.stages.dialogue.engine import DialogueRequest
 from e3rg.stages.memory.engine import Episode, MemoryQuery, Retrieval
 from e3rg.stages.speech.engine import SpeechRequest
 from e3rg.stages.understanding.engine import Utterance
+from e3rg.turn.calls import call, iterate
 from e3rg.turn.clock import MediaClock
 from e3rg.turn.events import (
     AudioChunk,
@@ -48,6 +50,8 @@ log = logging.getLogger(__name__)
 
 _IN_FLIGHT = 1
 """Sentences that wait before a stage; with the one in work that makes two."""
+# Longest waits for a stage, in seconds; a stage that hangs costs its part, not the whole reply.
+_HEAR_S, _RECOGNIZE_S, _MEMORY_S, _TOKEN_S, _SPEAK_S, _RENDER_S = 60.0, 10.0, 10.0, 30.0, 30.0, 20.0
 _EVENTS_AHEAD = 32
 """Events that a slow reader may lag behind before the stages wait for it."""
 
@@ -65,7 +69,8 @@ class Turn:
         self.state = TurnState()
         self._stages = stages
         self._started = time.monotonic()
-        self._out: asyncio.Queue[TurnEvent] = asyncio.Queue(_EVENTS_AHEAD)
+        self._out: asyncio.Queue[TurnEvent] = asyncio.Queue()
+        self._room = asyncio.Semaphore(_EVENTS_AHEAD)
         self._driver: asyncio.Task[None] | None = None
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
@@ -76,6 +81,7 @@ class Turn:
         try:
             while True:
                 event = await self._out.get()
+                self._room.release()
                 yield event
                 if isinstance(event, TurnCompleted | TurnFailed):
                     return
@@ -100,7 +106,7 @@ class Turn:
             self.state.status = "cancelled"
             raise
         except Exception as error:
-            await self._fail(self._explain(error))
+            self._fail(self._explain(error))
 
     def _explain(self, error: Exception) -> E3RGError:
         while isinstance(error, ExceptionGroup):
@@ -114,13 +120,18 @@ class Turn:
             status=500,
         )
 
-    async def _fail(self, error: E3RGError) -> None:
+    def _fail(self, error: E3RGError) -> None:
         self.state.status = "failed"
-        await self._out.put(TurnFailed(error))
+        # The end needs no room: it must not wait for a reader who is slow or gone.
+        self._out.put_nowait(TurnFailed(error))
+
+    async def _emit(self, event: TurnEvent) -> None:
+        await self._room.acquire()
+        self._out.put_nowait(event)
 
     async def _run(self) -> None:
         request = self.request
-        await self._out.put(TurnCreated(request.id, request.conversation, request.identity.id))
+        await self._emit(TurnCreated(request.id, request.conversation, request.identity.id))
         async with asyncio.TaskGroup() as group:
             if request.reply_with is Modality.VIDEO:
                 group.create_task(self._prepare())
@@ -130,14 +141,14 @@ class Turn:
             await self._respond(text, emotion, delivery, retrieval)
         self.state.status = "completed"
         self._mark("total")
-        await self._out.put(UsageReported(self.state.usage))
-        await self._out.put(
+        await self._emit(UsageReported(self.state.usage))
+        await self._emit(
             TurnCompleted(self.state.reply, self.state.finish_reason, dict(self.state.timings))
         )
 
     async def _prepare(self) -> None:
         try:
-            await self._stages.avatar.prepare(self.request.identity.portrait)
+            await call("avatar", self._stages.avatar.prepare(self._portrait), _RENDER_S)
         except E3RGError as error:
             log.debug("not prepared, rendering will tell: %s", error.message)
 
@@ -162,7 +173,9 @@ class Turn:
         self._spend(audio_seconds_in=request.audio.seconds)
         if request.text:
             return request.text
-        transcript = await self._stages.understanding.transcribe(request.audio)
+        transcript = await call(
+            "understanding", self._stages.understanding.transcribe(request.audio), _HEAR_S
+        )
         if not transcript.text.strip():
             raise E3RGError(
                 "no_speech",
@@ -171,14 +184,15 @@ class Turn:
                 status=422,
             )
         self._mark("transcript")
-        await self._out.put(TranscriptReady(transcript))
+        await self._emit(TranscriptReady(transcript))
         return transcript.text
 
     async def _understand(self, text: str) -> tuple[Emotion, Delivery]:
         request = self.request
         try:
-            emotion = await self._stages.understanding.recognize(
-                Utterance(text, request.audio, request.frames, request.history)
+            utterance = Utterance(text, request.audio, request.frames, request.history)
+            emotion = await call(
+                "understanding", self._stages.understanding.recognize(utterance), _RECOGNIZE_S
             )
         except E3RGError as error:
             emotion = Emotion("content", Category.NEUTRAL, 0.0, 0.0)
@@ -186,19 +200,19 @@ class Turn:
         delivery = listener_delivery(emotion, request.policy, request.previous)
         self.state.emotion, self.state.delivery = emotion, delivery
         self._mark("emotion")
-        await self._out.put(EmotionRecognized(emotion, delivery))
+        await self._emit(EmotionRecognized(emotion, delivery))
         return emotion, delivery
 
     async def _retrieve(self, text: str, emotion: Emotion) -> Retrieval:
         query = MemoryQuery(text, self.request.user, self.request.conversation, emotion)
         try:
-            retrieval = await self._stages.memory.retrieve(query)
+            retrieval = await call("memory", self._stages.memory.retrieve(query), _MEMORY_S)
         except E3RGError as error:
             retrieval = Retrieval()
             await self._degrade("memory", "none", error)
         self.state.retrieval = retrieval
         self._mark("memory")
-        await self._out.put(MemoryUsed(retrieval))
+        await self._emit(MemoryUsed(retrieval))
         return retrieval
 
     async def _write(
@@ -221,14 +235,14 @@ class Turn:
                 seed=request.reply_seed,
             )
         )
-        async with aclosing(deltas):
-            async for delta in deltas:
+        async with aclosing(iterate("dialogue", deltas, _TOKEN_S)) as written:
+            async for delta in written:
                 kept, ended = limit.feed(delta.text)
                 self._count_tokens(delta.prompt_tokens, delta.completion_tokens)
                 if kept:
                     self._mark("first_token")
                     self.state.reply += kept
-                    await self._out.put(TextDelta(kept))
+                    await self._emit(TextDelta(kept))
                 if speaking:
                     for piece in splitter.feed(kept):
                         await sentences.put(piece)
@@ -255,7 +269,7 @@ class Turn:
             created=time.time(),
         )
         try:
-            await self._stages.memory.remember(episode)
+            await call("memory", self._stages.memory.remember(episode), _MEMORY_S)
         except E3RGError as error:
             await self._degrade("memory", "none", error)
 
@@ -272,9 +286,8 @@ class Turn:
             if silenced:
                 continue
             try:
-                segment = await self._stages.speech.synthesize(
-                    SpeechRequest(sentence, self.request.identity.voice, delivery)
-                )
+                said = SpeechRequest(sentence, self.request.identity.voice, delivery)
+                segment = await call("speech", self._stages.speech.synthesize(said), _SPEAK_S)
             except E3RGError as error:
                 silenced = True
                 await self._degrade(Modality.AUDIO, Modality.TEXT, error)
@@ -286,7 +299,7 @@ class Turn:
             chunk = AudioChunk(sentence.strip(), audio, first, segment.phonemes)
             self._mark("first_audio")
             self._spend(audio_seconds_out=audio.seconds)
-            await self._out.put(chunk)
+            await self._emit(chunk)
             if filming:
                 await spoken.put(chunk)
         if filming:
@@ -302,10 +315,12 @@ class Turn:
             done = 0
             if still is None:
                 try:
-                    async for packets in self._render(chunk, first, delivery, previous):
-                        audio = clock.slice(chunk.audio, done, len(packets))
-                        await self._show(VideoFrames(packets, audio, first + done))
-                        done += len(packets)
+                    rendering = self._render(chunk, first, delivery, previous)
+                    async with aclosing(rendering):
+                        async for packets in rendering:
+                            audio = clock.slice(chunk.audio, done, len(packets))
+                            await self._show(VideoFrames(packets, audio, first + done))
+                            done += len(packets)
                 except E3RGError as error:
                     still = await self._freeze(delivery, error)
                     if still is None:
@@ -322,7 +337,7 @@ class Turn:
     ) -> AsyncGenerator[tuple[VideoPacket, ...], None]:
         frames = self._stages.avatar.render(
             RenderRequest(
-                portrait=self.request.identity.portrait,
+                portrait=self._portrait,
                 audio=chunk.audio,
                 phonemes=chunk.phonemes,
                 first_frame=first_frame,
@@ -331,19 +346,21 @@ class Turn:
                 seed=self.request.seed,
             )
         )
-        async with aclosing(frames):
-            async for video in frames:
+        async with aclosing(iterate("avatar", frames, _RENDER_S)) as rendered:
+            async for video in rendered:
                 yield video.packets
 
     async def _show(self, frames: VideoFrames) -> None:
         if frames.packets:
             self._mark("first_frame")
             self._spend(video_frames=len(frames.packets))
-            await self._out.put(frames)
+            await self._emit(frames)
 
     async def _freeze(self, delivery: Delivery, error: E3RGError) -> Still | None:
         try:
-            still = await self._stages.avatar.still(self.request.identity.portrait, delivery)
+            still = await call(
+                "avatar", self._stages.avatar.still(self._portrait, delivery), _RENDER_S
+            )
         except E3RGError:
             await self._degrade(Modality.VIDEO, Modality.AUDIO, error)
             return None
@@ -357,7 +374,11 @@ class Turn:
         log.warning("turn %s: no %s: %s", self.request.id, wanted, error.message)
         degraded = Degraded(str(wanted), str(given), error.code, error.message)
         self.state.degraded.append(degraded)
-        await self._out.put(degraded)
+        await self._emit(degraded)
+
+    @property
+    def _portrait(self) -> PortraitRef:
+        return self.request.identity.portrait
 
     def _mark(self, milestone: str) -> None:
         self.state.timings.setdefault(milestone, round(time.monotonic() - self._started, 4))

@@ -15,7 +15,6 @@ from e3rg.messages import Message
 from e3rg.stages.memory.engine import Episode, Exemplar, Retrieval
 
 _MAX_HISTORY_CHARS = 1500
-_MAX_TEXT_CHARS = 1500
 _RULES = (
     "Answer in two or three short, warm sentences: name the feeling, say why it makes sense, "
     "ask one gentle question."
@@ -33,7 +32,7 @@ def build_prompt(
 
     Args:
         identity: the listener.
-        text: what the speaker said; its end is kept when it is long.
+        text: what the speaker said.
         emotion: what was recognised.
         retrieval: what memory found; all of it is used.
         history: earlier lines, oldest first; the newest that fit are kept.
@@ -46,7 +45,7 @@ def build_prompt(
     for exemplar in reversed(retrieval.exemplars):
         messages += _example(exemplar)
     messages += _newest(history)
-    messages.append(Message("user", _said(text[-_MAX_TEXT_CHARS:], emotion.label)))
+    messages.append(Message("user", _said(text, emotion.label)))
     return tuple(messages)
 
 

@@ -1,12 +1,13 @@
 """Cuts a stream of text into speakable pieces as soon as each is complete.
 
 The first piece may end at a clause, since somebody waits for the first sound; later pieces are
-whole sentences, which sound better. No character is lost: the pieces joined are the text.
+whole sentences, which sound better. Nothing is lost but white space between the pieces.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 _ABBREVIATIONS = re.compile(
     r"(mr|mrs|ms|dr|prof|sr|jr|st|vs|etc|approx|vol|fig|inc|ltd|co"
@@ -36,18 +37,15 @@ class SentenceSplitter:
         self._max_chars = max_chars
         self._first = True
 
-    @property
-    def rest(self) -> str:
-        """Text that belongs to no complete piece yet."""
-        return self._buffer
-
     def feed(self, delta: str) -> list[str]:
         """Add text; returns the pieces that it completed."""
+        return [piece for piece in self.cut(delta) if piece.strip()]
+
+    def cut(self, delta: str) -> Iterator[str]:
+        """As ``feed``, with the blank pieces: joined they are the text."""
         self._buffer += delta
-        pieces = []
         while (end := self._boundary()) is not None:
-            pieces.append(self._take(end))
-        return [piece for piece in pieces if piece.strip()]
+            yield self._take(end)
 
     def finish(self) -> list[str]:
         """The text is over; returns what was left."""
@@ -96,15 +94,17 @@ class SentenceLimit:
     def __init__(self, sentences: int) -> None:
         self._splitter = SentenceSplitter(first_clause_chars=0)
         self._left = sentences
+        self._open = 0  # characters fed that belong to no piece yet
 
     def feed(self, delta: str) -> tuple[str, bool]:
         """Add text; returns what of it is kept, and whether the last sentence is complete."""
-        pieces = self._splitter.feed(delta)
-        if len(pieces) < self._left:
-            self._left -= len(pieces)
-            return delta, False
-        beyond = "".join(pieces[self._left :]) + self._splitter.rest
-        return delta[: max(len(delta) - len(beyond), 0)], True
+        self._open += len(delta)
+        for piece in self._splitter.cut(delta):
+            self._open -= len(piece)
+            self._left -= 1 if piece.strip() else 0
+            if self._left == 0:
+                return delta[: max(len(delta) - self._open, 0)], True
+        return delta, False
 
 
 def _is_abbreviation(before: str, mark: str) -> bool:

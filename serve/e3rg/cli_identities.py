@@ -16,11 +16,12 @@ from rich.table import Table
 
 from e3rg.config import data_dir, model_dir
 from e3rg.errors import E3RGError
-from e3rg.identities.preflight import MAX_BYTES, MIN_FACE, MIN_SHARPNESS, inspect_portrait
-from e3rg.identities.record import DEFAULT_VOICES
+from e3rg.identities.preflight import MIN_FACE, MIN_SHARPNESS, inspect_portrait
+from e3rg.identities.record import DEFAULT_VOICES, check_voice
 from e3rg.identities.store import DEFAULT_IDENTITY, IdentityStore
-from e3rg.identities.types import PortraitReport
+from e3rg.identities.types import MAX_PORTRAIT_BYTES, PortraitReport
 from e3rg.models.store import ModelStore
+from e3rg.stages.speech.voices import VOICES
 from e3rg.vision.face import FaceFinder
 
 identities_app = typer.Typer(
@@ -65,7 +66,9 @@ def add(
     identity: Annotated[str, typer.Option("--id", help="made from the name if not given")] = "",
 ) -> None:
     """Add a listener, after a check of the portrait."""
+    voice = voice or DEFAULT_VOICES.get((gender, age), "af_heart")
     with _reported():
+        check_voice(voice, [known.id for known in VOICES])
         data = _read(portrait)
         report = inspect_portrait(data, FaceFinder.load(ModelStore(model_dir())))
         _print_report(report)
@@ -74,7 +77,7 @@ def add(
             name=name,
             gender=gender,
             age=age,
-            voice=voice or DEFAULT_VOICES.get((gender, age), "af_heart"),
+            voice=voice,
             profile=profile or f"{name} listens closely and answers warmly and plainly.",
             portrait=data,
             report=report,
@@ -104,7 +107,7 @@ def _read(portrait: Path) -> bytes:
     try:
         with portrait.open("rb") as file:
             # One byte over the limit is enough for preflight to refuse it.
-            return file.read(MAX_BYTES + 1)
+            return file.read(MAX_PORTRAIT_BYTES + 1)
     except OSError as error:
         raise E3RGError(
             "portrait_unreadable",

@@ -6,7 +6,11 @@ The wire form is OpenAI's: ``{"error": {"message", "type", "param", "code"}}``
 
 from __future__ import annotations
 
+import errno
 from typing import Any
+
+# EFBIG and EDQUOT are the limits of a user rather than of the disk; the answer is the same.
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class E3RGError(Exception):
@@ -60,6 +64,11 @@ class E3RGError(Exception):
                 "code": self.code,
             }
         }
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether a write failed because a disk, a quota or a file-size limit is used up (errno(3))."""
+    return error.errno in _DISK_FULL
 
 
 def _rebuild(

@@ -19,7 +19,7 @@ from e3rg.media.types import Pcm, Phoneme, Still, VideoPacket
 from e3rg.stages.avatar.engine import FPS, RenderRequest, VideoChunk
 from e3rg.stages.dialogue.engine import DialogueRequest, TextDelta
 from e3rg.stages.memory.engine import Episode, Exemplar, MemoryQuery, Retrieval
-from e3rg.stages.speech.engine import SpeechRequest, SpeechSegment
+from e3rg.stages.speech.engine import SpeechRequest, SpeechSegment, VoiceInfo
 from e3rg.stages.understanding.engine import Transcript, Utterance
 from e3rg.turn.request import TurnRequest
 from e3rg.turn.state import Stages
@@ -126,6 +126,9 @@ class Speech:
         samples = 1_000 * len(request.text.strip())
         phonemes = (Phoneme("a", 0.0, samples / RATE),)
         return SpeechSegment(Pcm(b"\x10\x00" * samples, RATE), phonemes)
+
+    async def voices(self) -> tuple[VoiceInfo, ...]:
+        return (VoiceInfo("af_heart", "Heart", "female", "us"),)
 
 
 @dataclass

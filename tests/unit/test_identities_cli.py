@@ -64,12 +64,19 @@ def test_errors_have_a_code(portrait: Path) -> None:
         (("remove", "../x"), "unknown_identity"),
         (("remove", DEFAULT_IDENTITY), "identity_builtin"),
         (("add", "Zoe", "--portrait", str(portrait), "--gender", "x"), "identity_invalid"),
+        (("add", "Zoe", "--portrait", str(portrait), "--voice", "af_hart"), "identity_invalid"),
         (("add", "名前", "--portrait", str(portrait)), "identity_invalid"),
     ):
         result = run(*arguments)
         assert result.exit_code == 1, arguments
         assert f"[{code}]" in result.output
         assert "Traceback" not in result.output
+
+
+def test_an_unknown_voice_names_those_that_come_close(portrait: Path, tmp_path: Path) -> None:
+    result = run("add", "Zoe", "--portrait", str(portrait), "--voice", "af_hart")
+    assert "voice 'af_hart' does not exist: use one of af_heart" in result.output
+    assert not (tmp_path / "data").exists()
 
 
 def test_damage_is_shown(portrait: Path, tmp_path: Path) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
+import os
 import resource
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,7 +106,7 @@ def test_removing(identities: IdentityStore) -> None:
         identities.remove("zoe")
     with refused("identity_builtin", 403):
         identities.remove(store.DEFAULT_IDENTITY)
-    assert list(identities.folder.iterdir()) == []
+    assert {path.name for path in identities.folder.iterdir()} <= {".lock"}
 
 
 HOSTILE = [
@@ -259,6 +263,44 @@ def test_turn_portraits_are_bounded_in_bytes(
         last = identities.put_portrait(png(str(number) * 40))
     assert sum(path.stat().st_size for path in (tmp_path / ".portraits").iterdir()) <= 100
     assert identities.portrait(last) == png("4" * 40)
+
+
+def test_reading_a_turn_portrait_is_a_use_of_it(tmp_path: Path) -> None:
+    identities = IdentityStore(tmp_path, max_portraits=2)
+    refs = [identities.put_portrait(png(str(number))) for number in range(2)]
+    for age, ref in enumerate(reversed(refs)):  # the first is the older one
+        os.utime(tmp_path / ".portraits" / ref.sha256, (1e9 - age, 1e9 - age))
+    identities.portrait(refs[0])
+    identities.put_portrait(png("2"))
+    assert identities.portrait(refs[0]) == png("0")
+    with refused("unknown_portrait", 404):
+        identities.portrait(refs[1])
+
+
+def test_two_adds_at_the_limit_do_not_both_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identities = IdentityStore(tmp_path, max_identities=1)
+    both = threading.Barrier(2)
+    written = store.write_record
+
+    def meet_then_write(*arguments: Any) -> None:
+        # If the other gets as far as this, too, then both have counted before either was added.
+        with suppress(threading.BrokenBarrierError):
+            both.wait(timeout=1)
+        written(*arguments)
+
+    monkeypatch.setattr(store, "write_record", meet_then_write)
+
+    def attempt(name: str) -> str:
+        try:
+            return add(identities, name).id
+        except E3RGError as error:
+            return error.code
+
+    with ThreadPoolExecutor(2) as pool:
+        results = set(pool.map(attempt, ("one", "two")))
+    assert "identities_full" in results and len(results & {"one", "two"}) == 1
 
 
 def test_a_changed_portrait_file_is_never_served(identities: IdentityStore) -> None:

@@ -221,7 +221,7 @@ def png_header(width: int, height: int) -> bytes:
         (b"GIF89a\x01\x00\x01\x00", "portrait_unreadable"),
         (png_header(400, 400), "portrait_unreadable"),
         (png_header(30_000, 30_000), "portrait_too_large"),
-        (b"\xff\xd8" + bytes(preflight.MAX_BYTES), "portrait_too_large"),
+        (b"\xff\xd8" + bytes(preflight.MAX_PORTRAIT_BYTES), "portrait_too_large"),
     ],
     ids=["empty", "text", "gif", "cut short", "30,000×30,000", "too many bytes"],
 )

@@ -231,9 +231,9 @@ async def test_memory_stays_flat(engine: KokoroSpeech) -> None:
     assert process.memory_info().rss < before * 1.02
 
 
-def test_voices_are_many_and_of_both_genders(engine: KokoroSpeech) -> None:
-    kinds = {(voice.gender, voice.accent) for voice in engine.voices()}
-    assert len(engine.voices()) >= 10 and len(kinds) == 4
+async def test_voices_are_many_and_of_both_genders(engine: KokoroSpeech) -> None:
+    kinds = {(voice.gender, voice.accent) for voice in await engine.voices()}
+    assert len(await engine.voices()) >= 10 and len(kinds) == 4
 
 
 def test_a_wrong_option_is_refused_before_loading() -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import AsyncExitStack
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from e3rg import deadline
 from e3rg.errors import E3RGError
 from e3rg.gateway.services import Services
 from e3rg.gateway.uploads import read_body
 from e3rg.gateway.wire import identity_json
+from e3rg.identities.record import check_voice
+from e3rg.identities.types import MAX_PORTRAIT_BYTES
 
-_MAX_PORTRAIT_BYTES = 20_000_000
+_INSPECT_S = 30.0
 _FIELDS = ("id", "name", "gender", "age", "voice", "profile")
 
 
@@ -49,7 +53,7 @@ def router(services: Services) -> APIRouter:
     async def add_identity(request: Request) -> dict[str, Any]:
         """Add a listener: multipart with the file ``portrait`` and the fields of an identity."""
         async with AsyncExitStack() as stack:
-            fields, files = await read_body(request, stack, _MAX_PORTRAIT_BYTES)
+            fields, files = await read_body(request, stack, MAX_PORTRAIT_BYTES)
             for name in [*fields, *files]:
                 if name not in (*_FIELDS, "portrait"):
                     raise E3RGError(
@@ -61,9 +65,14 @@ def router(services: Services) -> APIRouter:
                 )
             for name in _FIELDS:
                 if not isinstance(fields.get(name), str):
-                    raise E3RGError("identity_invalid", f"{name} must be a text", param=name)
+                    raise E3RGError(
+                        "identity_invalid", f"{name} must be a text", param=name, status=422
+                    )
             portrait = await files["portrait"].read()
-        report = await services.stages.avatar.inspect(portrait)
+        async with deadline.bounded(time.time() + _INSPECT_S):
+            known = await services.stages.speech.voices()
+            check_voice(fields["voice"], [voice.id for voice in known])
+            report = await services.stages.avatar.inspect(portrait)
         added = await asyncio.to_thread(
             store.add,
             fields["id"],

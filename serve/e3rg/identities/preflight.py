@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from e3rg.errors import E3RGError
-from e3rg.identities.types import PortraitReport
+from e3rg.identities.types import MAX_PORTRAIT_BYTES, PortraitReport
 from e3rg.vision.face import FaceBox, FaceFinder, FaceMesh, decode_image
 
-MAX_BYTES = 20_000_000
 MAX_PIXELS = 40_000_000
 MIN_SIDE = 128
 MIN_FACE = 80
@@ -88,10 +87,10 @@ def decode_portrait(data: bytes) -> NDArray[np.uint8]:
     Raises:
         E3RGError: ``portrait_unreadable`` or ``portrait_too_large``, before a pixel is allocated.
     """
-    if len(data) > MAX_BYTES:
+    if len(data) > MAX_PORTRAIT_BYTES:
         raise _refused(
             "too_large",
-            f"the portrait file has {len(data)} bytes; send at most {MAX_BYTES} bytes",
+            f"the portrait file has {len(data)} bytes; send at most {MAX_PORTRAIT_BYTES} bytes",
         )
     try:
         return decode_image(data, MAX_PIXELS, param="portrait")

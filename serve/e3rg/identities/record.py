@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import errno
+import difflib
 import hashlib
 import json
 import os
 import re
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,6 @@ GENDERS = ("female", "male")
 AGES = ("young", "adult", "senior")
 MAX_NAME = 80
 MAX_PROFILE = 500
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Error numbers of a disk, a quota or a file-size limit that is used up."""
 
 DEFAULT_VOICES = {
     ("female", "young"): "af_bella",
@@ -57,6 +56,27 @@ def check_fields(identity: Identity) -> None:
     for field, fault in faults.items():
         if fault:
             raise E3RGError("identity_invalid", f"{field} {fault}", param=field, status=422)
+
+
+def check_voice(voice: str, known: Collection[str]) -> None:
+    """Check that the speech engine has a voice.
+
+    Args:
+        voice: what a caller named.
+        known: voice ids of the engine.
+
+    Raises:
+        E3RGError: ``identity_invalid`` (422, param ``voice``), naming the ids that come close.
+    """
+    if voice in known:
+        return
+    close = difflib.get_close_matches(voice[:64], known) or sorted(known)
+    raise E3RGError(
+        "identity_invalid",
+        f"voice {voice[:64]!a} does not exist: use one of {', '.join(close[:12])}",
+        param="voice",
+        status=422,
+    )
 
 
 def write_record(folder: Path, identity: Identity, portrait: bytes, report: PortraitReport) -> None:

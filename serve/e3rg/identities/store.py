@@ -23,8 +23,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from e3rg.errors import E3RGError
-from e3rg.identities.record import FULL, BadRecordError, check_fields, read_record, write_record
+from e3rg.errors import E3RGError, is_disk_full
+from e3rg.identities.record import BadRecordError, check_fields, read_record, write_record
 from e3rg.identities.types import Identity, PortraitRef, PortraitReport
 
 BUILTIN = Path(__file__).parent / "builtin"
@@ -131,7 +131,7 @@ class IdentityStore:
 
         Raises:
             E3RGError: ``identity_invalid`` (422, param: the field), ``identity_exists`` (409),
-                ``identities_full`` (409), ``disk_full`` (507).
+                ``identities_full`` (409), ``disk_full`` (507), ``store_busy`` (503).
         """
         if not _ID.match(identity):
             raise E3RGError(
@@ -145,28 +145,27 @@ class IdentityStore:
         check_fields(made)
         if (BUILTIN / identity).exists():
             raise _exists(identity)
-        if len(_folders(self.folder)) >= self._max_identities:
-            raise E3RGError(
-                "identities_full",
-                f"there are {self._max_identities} added identities, as many as may be: remove "
-                "one that is not used",
-                status=409,
-            )
         with _writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._sweep()
-            fresh = self.folder / f".new-{uuid.uuid4().hex}"
-            try:
-                fresh.mkdir()
-                write_record(fresh, made, portrait, report)
-                # Renaming a folder onto one that holds something fails: the first one wins.
-                fresh.rename(self.folder / identity)
-            except OSError as error:
-                if (self.folder / identity).exists() and error.errno not in FULL:
-                    raise _exists(identity) from error
-                raise
-            finally:
-                shutil.rmtree(fresh, ignore_errors=True)
+            # Counting and adding are one step, or two adds at the limit would both pass.
+            with self._lock():
+                if (self.folder / identity).exists():
+                    raise _exists(identity)
+                if len(_folders(self.folder)) >= self._max_identities:
+                    raise E3RGError(
+                        "identities_full",
+                        f"there are {self._max_identities} added identities, as many as may be: "
+                        "remove one that is not used",
+                        status=409,
+                    )
+                self._sweep()
+                fresh = self.folder / f".new-{uuid.uuid4().hex}"
+                try:
+                    fresh.mkdir()
+                    write_record(fresh, made, portrait, report)
+                    fresh.rename(self.folder / identity)
+                finally:
+                    shutil.rmtree(fresh, ignore_errors=True)
         return made
 
     def remove(self, identity: str) -> None:
@@ -202,6 +201,9 @@ class IdentityStore:
                 with suppress(OSError):
                     data = path.read_bytes()
                     if hashlib.sha256(data).hexdigest() == ref.sha256:
+                        if path.parent == self._portraits:
+                            with suppress(OSError):  # dropped meanwhile: the bytes are here
+                                os.utime(path)  # the longest unused are dropped first
                         return data
         raise E3RGError(
             "unknown_portrait",
@@ -269,7 +271,7 @@ class IdentityStore:
         except Timeout as error:
             raise E3RGError(
                 "store_busy",
-                f"portraits are being written by others for over {_LOCK_S:.0f} s; try again",
+                f"others have been writing identities here for over {_LOCK_S:.0f} s; try again",
                 status=503,
                 retry_after=1.0,
             ) from error
@@ -323,7 +325,7 @@ def _writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in FULL:
+        if not is_disk_full(error):
             raise
         raise E3RGError(
             "disk_full",

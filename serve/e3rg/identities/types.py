@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MAX_PORTRAIT_BYTES = 20_000_000
+"""Largest portrait file that is accepted."""
+
 
 @dataclass(frozen=True, slots=True)
 class PortraitRef:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import httpx
 
-from e3rg.models.errors import FULL, SourceError, WrongBytesError
+from e3rg.errors import is_disk_full
+from e3rg.models.errors import SourceError, WrongBytesError
 
 #: Called with bytes so far and, when known, bytes in all.
 Report = Callable[[int, int | None], None]
@@ -72,7 +73,7 @@ def download(
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise SourceError(f"{error}") from error
         except OSError as error:
-            if error.errno in FULL:
+            if is_disk_full(error):
                 part.unlink(missing_ok=True)
             raise
     raise SourceError(f"the connection broke {_BREAKS} times")

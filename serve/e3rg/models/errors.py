@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 from pathlib import Path
 
 from e3rg.errors import E3RGError
-
-# EFBIG and EDQUOT are the limits of a user rather than of the disk; the answer is the same.
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class SourceError(Exception):

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from e3rg.errors import E3RGError
-from e3rg.models.errors import FULL, SourceError, WrongBytesError, disk_full
+from e3rg.errors import E3RGError, is_disk_full
+from e3rg.models.errors import SourceError, WrongBytesError, disk_full
 from e3rg.models.manifest import HubSource, JoinSource, ModelFile, Source, UrlSource
 from e3rg.models.progress import PullProgress, Silent
 from e3rg.models.sources import Fetcher
@@ -57,7 +57,7 @@ class _Pull:
                 failures.append(f"{file.name}: {error}")
                 self._show.say(f"[{number}/{len(wanted)}] {file.name}: failed")
             except OSError as error:
-                if error.errno not in FULL:
+                if not is_disk_full(error):
                     raise
                 raise disk_full(self._root, sum(file.size for file in wanted)) from error
             else:

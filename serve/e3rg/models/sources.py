@@ -69,7 +69,7 @@ class Fetcher:
 
         Raises:
             SourceError: if the source does not give them.
-            OSError: with an errno of FULL, if there is no room.
+            OSError: for which ``is_disk_full`` holds, if there is no room.
         """
         match source:
             case PypiSource() | NpmSource():
@@ -96,7 +96,7 @@ class Fetcher:
 
         Raises:
             SourceError: if the source does not give it.
-            OSError: with an errno of FULL, if there is no room.
+            OSError: for which ``is_disk_full`` holds, if there is no room.
         """
         path = self._place(source)
         if path.exists():

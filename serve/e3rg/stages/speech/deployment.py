@@ -6,7 +6,7 @@ from typing import cast
 
 from e3rg.config import StageConfig
 from e3rg.stages.deployment import StageClient, StageDeployment
-from e3rg.stages.speech.engine import SpeechRequest, SpeechSegment
+from e3rg.stages.speech.engine import SpeechRequest, SpeechSegment, VoiceInfo
 from e3rg.stages.speech.registry import ENGINES
 
 
@@ -23,3 +23,7 @@ class SpeechClient(StageClient):
     async def synthesize(self, request: SpeechRequest) -> SpeechSegment:
         """See SpeechEngine."""
         return cast(SpeechSegment, await self._call("synthesize", request))
+
+    async def voices(self) -> tuple[VoiceInfo, ...]:
+        """See SpeechEngine."""
+        return cast(tuple[VoiceInfo, ...], await self._call("voices"))

@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from e3rg.emotions.types import Delivery
 from e3rg.media.types import Pcm, Phoneme
+
+Accent = Literal["us", "uk"]
+Gender = Literal["female", "male"]
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceInfo:
+    """A voice of the engine.
+
+    Attributes:
+        id: what a request names, e.g. ``af_heart``.
+        name: for people, e.g. ``Heart``.
+        gender: ``female`` or ``male``.
+        accent: ``us`` or ``uk``.
+    """
+
+    id: str
+    name: str
+    gender: Gender
+    accent: Accent
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,4 +68,8 @@ class SpeechEngine(Protocol):
         Raises:
             E3RGError: ``unknown_voice`` (param ``voice``).
         """
+        ...
+
+    async def voices(self) -> tuple[VoiceInfo, ...]:
+        """The voices that a request may name; at least one."""
         ...

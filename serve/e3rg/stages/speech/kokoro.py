@@ -20,7 +20,7 @@ from e3rg.engines import EngineContext
 from e3rg.errors import E3RGError
 from e3rg.media.types import Pcm, Phoneme
 from e3rg.stages.speech.delivery import Prosody, prosody
-from e3rg.stages.speech.engine import SpeechRequest, SpeechSegment
+from e3rg.stages.speech.engine import Accent, SpeechRequest, SpeechSegment, VoiceInfo
 from e3rg.stages.speech.g2p import PAUSES, Pronouncer
 from e3rg.stages.speech.kokoro_graph import FRAME_SAMPLES, UnknownGraphError, expressive_graph
 from e3rg.stages.speech.letters import LetterNetwork
@@ -29,7 +29,7 @@ from e3rg.stages.speech.normalize import normalize
 from e3rg.stages.speech.sound import Samples, fade, finish, to_pcm16, trim
 from e3rg.stages.speech.symbols import MAX_TOKENS, TOKENS, pieces
 from e3rg.stages.speech.timing import phoneme_times
-from e3rg.stages.speech.voices import VOICES, Accent, VoiceInfo
+from e3rg.stages.speech.voices import VOICES
 
 SAMPLE_RATE = 24_000
 _STYLE_SIZE = 256
@@ -147,7 +147,7 @@ class KokoroSpeech:
         engine._speak(warm_up, _Job())
         return engine
 
-    def voices(self) -> tuple[VoiceInfo, ...]:
+    async def voices(self) -> tuple[VoiceInfo, ...]:
         """The voices that a request may name."""
         return VOICES
 

@@ -2,28 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
-Accent = Literal["us", "uk"]
-Gender = Literal["female", "male"]
-
-
-@dataclass(frozen=True, slots=True)
-class VoiceInfo:
-    """A voice of the engine.
-
-    Attributes:
-        id: what a request names, e.g. ``af_heart``.
-        name: for people, e.g. ``Heart``.
-        gender: ``female`` or ``male``.
-        accent: ``us`` or ``uk``.
-    """
-
-    id: str
-    name: str
-    gender: Gender
-    accent: Accent
+from e3rg.stages.speech.engine import Accent, Gender, VoiceInfo
 
 
 def _voice(id_: str) -> VoiceInfo:

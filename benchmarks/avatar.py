@@ -1,13 +1,13 @@
 """Speed of the `blendshape` avatar on one core, as a multiple of real time.
 
-Usage: ``taskset -c 0 python benchmarks/avatar.py [portrait]``. Both columns come from one run:
+Usage: ``taskset -c 0 python benchmarks/avatar.py [PORTRAIT]``; without one, the
+default identity's. Both columns come from one run:
 drawing alone, and drawing with H.264 encoding. "CPU" counts the core's own time for this process,
 "wall" the clock, which other processes on the machine also use up.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +18,7 @@ import numpy as np
 
 from e3rg.config import model_dir
 from e3rg.emotions.types import Delivery, Expression
+from e3rg.identities.store import BUILTIN, DEFAULT_IDENTITY
 from e3rg.identities.types import PortraitRef
 from e3rg.media.segment_encoder import SegmentEncoder
 from e3rg.media.types import Pcm, Phoneme
@@ -29,7 +30,6 @@ from e3rg.stages.avatar.rig import build_rig
 from e3rg.vision.face import FaceFinder
 
 SECONDS, RATE, ROUNDS = 4, 24_000, 5
-SHARED = Path(os.environ.get("E3RG_SHARED", Path(__file__).parents[2] / "shared"))
 
 
 def speech() -> tuple[Pcm, tuple[Phoneme, ...]]:
@@ -51,7 +51,8 @@ def measure(work: Callable[[], int]) -> tuple[float, float]:
 
 def main() -> None:
     cv2.setNumThreads(1)
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else SHARED / "data/portrait_astronaut.png"
+    default = BUILTIN / DEFAULT_IDENTITY / "portrait.jpg"
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else default
     started = time.perf_counter()
     portrait = frame_portrait(path.read_bytes(), FaceFinder.load(ModelStore(model_dir())), SIZE)
     rig = build_rig(portrait)

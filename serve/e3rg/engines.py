@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from types import NoneType
+from typing import Any, Protocol, Self, get_args, get_type_hints
 
 from e3rg.config import ConfigError
 from e3rg.identities.types import PortraitRef
 from e3rg.models.store import ModelStore
+
+_PLAIN_NAMES: dict[Any, str] = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    NoneType: "null",
+}
+_PLAIN = frozenset(_PLAIN_NAMES)
 
 
 class PortraitSource(Protocol):
@@ -61,15 +72,34 @@ def load_engine(
     The import happens here, so that a process imports only the libraries of its own engine.
 
     Raises:
-        ConfigError: for an unknown name or option.
+        ConfigError: for an unknown name, or an option that is unknown, missing or of a wrong type.
     """
     if name not in registry:
         raise ConfigError(f"unknown engine {name!r}: one of {', '.join(sorted(registry))}")
     module, _, attribute = registry[name].partition(":")
     cls: type[Engine] = getattr(importlib.import_module(module), attribute)
+    _check(name, cls, context, options)
+    return cls.load(context, **options)
+
+
+def _check(
+    name: str, cls: type[Engine], context: EngineContext, options: Mapping[str, Any]
+) -> None:
+    """Hold a profile's options against the engine's signature, before anything is loaded."""
+    signature = inspect.signature(cls.load)
     try:
-        return cls.load(context, **options)
+        signature.bind(context, **options)
     except TypeError as error:
-        if "unexpected keyword argument" in str(error):
-            raise ConfigError(f"engine {name!r}: {error}") from error
-        raise
+        _, *known = signature.parameters
+        raise ConfigError(
+            f"engine {name!r}: {error}; its options are {', '.join(known) or 'none'}"
+        ) from error
+    hints = get_type_hints(cls.load)
+    for option, value in options.items():
+        hint = hints.get(option)
+        types = get_args(hint) or (hint,)  # members of a union, or the type itself
+        if not _PLAIN.issuperset(types):
+            continue  # the engine checks what is more than a number or a word
+        if type(value) not in types and not (type(value) is int and float in types):
+            wanted = " or ".join(_PLAIN_NAMES[kind] for kind in types)
+            raise ConfigError(f"engine {name!r}: {option} must be {wanted}, not {value!r}")

@@ -37,19 +37,20 @@ def app(arguments: AppArguments) -> serve.Application:
 def build(profile: Profile) -> serve.Application:
     """Bind the graph of a profile: the gateway over one deployment for each stage."""
     stages = profile.stages
+    drain_s = profile.turn.timeout_s + 30
     gateway = serve.deployment(
         name="gateway",
         num_replicas=profile.gateway.replicas,
         # Above the number of turns, so that "overloaded" is said by us and health is answered.
         max_ongoing_requests=profile.gateway.max_turns * 4 + 16,
         ray_actor_options={"num_cpus": 0},
-        graceful_shutdown_timeout_s=profile.turn.timeout_s + 30,
+        graceful_shutdown_timeout_s=drain_s,
     )(GatewayDeployment)
     return gateway.bind(
         profile,
-        bind(UnderstandingDeployment, "understanding", stages.understanding),
-        bind(MemoryDeployment, "memory", stages.memory),
-        bind(DialogueDeployment, "dialogue", stages.dialogue),
-        bind(SpeechDeployment, "speech", stages.speech),
-        bind(AvatarDeployment, "avatar", stages.avatar),
+        bind(UnderstandingDeployment, "understanding", stages.understanding, drain_s),
+        bind(MemoryDeployment, "memory", stages.memory, drain_s),
+        bind(DialogueDeployment, "dialogue", stages.dialogue, drain_s),
+        bind(SpeechDeployment, "speech", stages.speech, drain_s),
+        bind(AvatarDeployment, "avatar", stages.avatar, drain_s),
     )

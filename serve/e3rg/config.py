@@ -21,7 +21,7 @@ class _Strict(BaseModel):
 class StageConfig(_Strict):
     """One stage: its engine and the replicas that run it."""
 
-    engine: str = Field(description="name of an engine, see stages/<stage>/deployment.py")
+    engine: str = Field(description="name of an engine, see stages/<stage>/registry.py")
     options: dict[str, Any] = Field(default_factory=dict, description="passed to the engine")
     replicas: Annotated[int, Field(ge=1, le=1000)] = 1
     max_ongoing_requests: Annotated[int, Field(ge=1)] = 4

@@ -48,7 +48,7 @@ async def bounded(deadline: float | None) -> AsyncIterator[None]:
             raise
         raise E3RGError(
             "deadline_exceeded",
-            "the turn did not end within its time limit; allow more with the field timeout",
+            "the turn did not end within its time limit; ask for less, or try again later",
             status=504,
         ) from error
     finally:

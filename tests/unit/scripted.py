@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from functools import cache
 
 import cv2
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from e3rg.emotions.types import Category, Delivery, Emotion
 from e3rg.errors import E3RGError
 from e3rg.identities.types import Identity, PortraitRef, PortraitReport
+from e3rg.media.segment_encoder import encode_still
 from e3rg.media.types import Pcm, Phoneme, Still, VideoPacket
 from e3rg.stages.avatar.engine import FPS, RenderRequest, VideoChunk
 from e3rg.stages.dialogue.engine import DialogueRequest, TextDelta
@@ -25,8 +27,14 @@ from e3rg.turn.request import TurnRequest
 from e3rg.turn.state import Stages
 
 RATE = 24_000
-JPEG: bytes = cv2.imencode(".jpg", np.full((64, 64, 3), 90, np.uint8))[1].tobytes()
+JPEG: bytes = cv2.imencode(".jpg", np.full((512, 512, 3), 90, np.uint8))[1].tobytes()
 REPLY = "I am so sorry. He was a friend to you. Do you want to tell me about him?"
+
+
+@cache
+def grey(frames: int) -> tuple[VideoPacket, ...]:
+    """Real H.264, since muxers look into it."""
+    return tuple(encode_still(JPEG, frames))
 
 
 @dataclass
@@ -141,8 +149,7 @@ class Avatar:
             await self.script.enter("avatar", request)
             try:
                 count = min(10, total - start)
-                packets = tuple(VideoPacket(b"x", start + n == 0) for n in range(count))
-                yield VideoChunk(packets, request.first_frame + start)
+                yield VideoChunk(grey(count), request.first_frame + start)
             finally:
                 self.script.leave("avatar")
 

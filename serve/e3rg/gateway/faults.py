@@ -22,7 +22,9 @@ _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
 
 class RequestId:
-    """ASGI middleware: gives each request an id, the caller's own if it sends a sane one.
+    """ASGI middleware: gives each request an id, and an answer to whatever was not handled.
+
+    The id is the caller's own if it sends a sane one.
 
     Args:
         app: the application.
@@ -42,12 +44,23 @@ class RequestId:
         name = given if _REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(12)}".encode()
         scope.setdefault("state", {})["request_id"] = name.decode()
 
+        started = False
+
         async def named(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
             if message["type"] == "http.response.start" and self._answered:
                 message["headers"] = [*message.get("headers", []), (b"x-request-id", name)]
             await send(message)
 
-        await self._app(scope, receive, named)
+        try:
+            await self._app(scope, receive, named)
+        except Exception as error:
+            log.error("request %s failed", name.decode(), exc_info=error)
+            if started:
+                raise  # the answer cannot be taken back; the server closes the connection
+            message = f"the request failed inside the server; name {name.decode()} in your report"
+            await answer(E3RGError("internal_error", message, status=500))(scope, receive, named)
 
 
 def answer(error: E3RGError) -> JSONResponse:
@@ -59,7 +72,7 @@ def answer(error: E3RGError) -> JSONResponse:
 
 
 def install(app: FastAPI) -> None:
-    """Handle every exception that a route can raise."""
+    """Handle the exceptions that routes raise on purpose; RequestId answers the others."""
 
     @app.exception_handler(E3RGError)
     async def known(request: Request, error: E3RGError) -> JSONResponse:
@@ -75,16 +88,6 @@ def install(app: FastAPI) -> None:
     async def http(request: Request, error: HTTPException) -> JSONResponse:
         code = HTTPStatus(error.status_code).name.lower()
         message = f"{request.method} {request.url.path}: {error.detail}"
-        return answer(E3RGError(code, message, status=error.status_code))
-
-    @app.exception_handler(Exception)
-    async def unknown(request: Request, error: Exception) -> JSONResponse:
-        name = getattr(request.state, "request_id", "unknown")
-        log.error("request %s failed", name, exc_info=error)
-        return answer(
-            E3RGError(
-                "internal_error",
-                f"the request failed inside the server; name {name} when you report it",
-                status=500,
-            )
-        )
+        response = answer(E3RGError(code, message, status=error.status_code))
+        response.headers.update(error.headers or {})
+        return response

@@ -16,9 +16,11 @@ from e3rg import __version__
 from e3rg.errors import E3RGError
 from e3rg.gateway import faults, identities, wire
 from e3rg.gateway.health import Health
+from e3rg.gateway.origin import SameOrigin
 from e3rg.gateway.protocols import native
 from e3rg.gateway.services import Services
-from e3rg.gateway.streaming import EventStream
+from e3rg.gateway.streaming import EventStream, until_gone
+from e3rg.gateway.turns import Outcome
 from e3rg.gateway.uploads import MAX_JSON_BYTES, BodyLimit
 from e3rg.telemetry.metrics import REGISTRY
 from e3rg.turn.events import TurnEvent, TurnFailed
@@ -49,10 +51,11 @@ def build_app(services: Services, *, proxied: bool = False) -> FastAPI:
     faults.install(app)
     limit = services.profile.turn.max_upload_bytes + MAX_JSON_BYTES
     app.add_middleware(BodyLimit, limit=limit)
+    app.add_middleware(SameOrigin)
     app.add_middleware(faults.RequestId, answered=not proxied)
     _add_turns(app, services)
     app.include_router(identities.router(services))
-    _add_operations(app, Health(services.stages))
+    _add_operations(app, Health(services))
     _add_page(app)
     return app
 
@@ -61,30 +64,14 @@ def _add_turns(app: FastAPI, services: Services) -> None:
     @app.post("/v1/turns", response_model=None)
     async def create_turn(request: Request) -> Response:
         """Say something to the listener; the reply is streamed as server-sent events."""
-        body, turn_request = await native.read_turn(request, services)
-        turn = services.runner.run(turn_request)
-        if body.stream:
-            # The first event is waited for, so that a refusal is an HTTP status.
-            first = await anext(turn)
-            return EventStream(native.sse(_chain(first, turn)))
-        async with aclosing(turn):
-            async for event in turn:
-                if isinstance(event, TurnFailed):
-                    raise event.error
-        path = services.clips.path(turn_request.id)
-        if body.format == "mp4":
-            if not path.is_file():
-                raise E3RGError(
-                    "no_video",
-                    "the reply has no video; ask with format json, or see GET "
-                    f"/v1/turns/{turn_request.id} for why",
-                    param="format",
-                    status=422,
-                )
-            return FileResponse(
-                path, media_type="video/mp4", headers={"X-E3RG-Turn": turn_request.id}
-            )
-        return JSONResponse(await _turn(services, turn_request.id))
+        accepted = await native.read_turn(request, services)
+        try:
+            if not accepted.body.stream:
+                return await until_gone(request.receive, _whole(services, accepted))
+            turn = services.runner.run(accepted.request, accepted.place)
+            return EventStream(native.sse(_chain(await anext(turn), turn)))
+        finally:
+            accepted.place.release_unused()
 
     @app.get("/v1/turns/{turn_id}")
     async def get_turn(turn_id: str) -> dict[str, Any]:
@@ -113,6 +100,29 @@ async def _chain(
         yield first
         async for event in rest:
             yield event
+
+
+async def _whole(services: Services, accepted: native.Accepted) -> Response:
+    outcome = Outcome()
+    turn = services.runner.run(accepted.request, accepted.place, outcome)
+    async with aclosing(turn):
+        async for event in turn:
+            if isinstance(event, TurnFailed):
+                raise event.error
+    assert outcome.record is not None
+    if accepted.body.format == "json":
+        return JSONResponse(wire.turn_json(outcome.record, outcome.clip is not None))
+    if outcome.clip is not None:
+        name = {"X-E3RG-Turn": accepted.request.id}
+        return FileResponse(outcome.clip, media_type="video/mp4", headers=name)
+    if outcome.fault is not None:
+        raise outcome.fault
+    raise E3RGError(
+        "no_video",
+        f"the reply has no video; ask with format json, or see GET /v1/turns/{accepted.request.id}",
+        param="format",
+        status=422,
+    )
 
 
 async def _turn(services: Services, turn_id: str) -> dict[str, Any]:

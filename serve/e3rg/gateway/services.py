@@ -51,7 +51,7 @@ class Services:
 
     async def close(self) -> None:
         """End what runs and release everything."""
-        await self.runner.drain()
+        await self.runner.close()
         self.decoder.close()
         self.turns.close()
 

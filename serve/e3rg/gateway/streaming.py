@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from typing import Any, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+
+from e3rg.errors import E3RGError
+
+T = TypeVar("T")
+
+_SEND_S = 30.0
+"""A client that takes nothing for so many seconds is as good as gone."""
 
 
 class EventStream(Response):
@@ -54,7 +62,7 @@ class EventStream(Response):
                 with contextlib.suppress(asyncio.CancelledError):
                     await sending
         if sending.done() and not sending.cancelled():
-            with contextlib.suppress(OSError):  # the client left between two sends
+            with contextlib.suppress(_GoneError):
                 sending.result()
 
     async def _send(self, send: Send) -> None:
@@ -83,8 +91,36 @@ class EventStream(Response):
             await self._body.aclose()
 
 
+async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """Do work for a client, and stop it when the client leaves.
+
+    Raises:
+        E3RGError: ``client_closed`` (499), which nobody receives.
+    """
+    working = asyncio.create_task(work)
+    leaving = asyncio.create_task(_disconnected(receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+    finally:
+        leaving.cancel()
+        if not working.done():
+            working.cancel()
+            await asyncio.wait({working})
+    raise E3RGError("client_closed", "the client left before the answer", status=499)
+
+
+class _GoneError(Exception):
+    """The client left, or reads no more."""
+
+
 async def _part(send: Send, body: bytes) -> None:
-    await send({"type": "http.response.body", "body": body, "more_body": True})
+    try:
+        async with asyncio.timeout(_SEND_S):
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+    except (OSError, TimeoutError) as error:
+        raise _GoneError from error
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator
-from dataclasses import asdict
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import av
 
 from e3rg.errors import E3RGError
 from e3rg.gateway.wire import emotion_json, memory_json, usage_json
@@ -19,11 +22,51 @@ from e3rg.media.types import Pcm, VideoPacket
 from e3rg.records.turns import TurnRecord, TurnStore
 from e3rg.telemetry import metrics
 from e3rg.turn.conductor import Turn
-from e3rg.turn.events import TurnCompleted, TurnEvent, TurnFailed, VideoFrames
+from e3rg.turn.events import Degraded, TurnCompleted, TurnEvent, TurnFailed, VideoFrames
 from e3rg.turn.request import TurnRequest
 from e3rg.turn.state import Stages
 
 log = logging.getLogger(__name__)
+
+_CLOSE_S = 30.0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a turn left behind, for answers that are not streamed.
+
+    Attributes:
+        record: what was (to be) recorded.
+        clip: the finished clip, if there is one.
+        fault: why the clip or the record could not be stored.
+    """
+
+    record: TurnRecord | None = None
+    clip: Path | None = None
+    fault: E3RGError | None = None
+
+
+class Place:
+    """The right to run one turn; given back once, however often it is released."""
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        self._release: Callable[[], None] | None = release
+        self._used = False
+
+    def use(self) -> None:
+        """A turn runs on it now, and will release it."""
+        self._used = True
+
+    def release_unused(self) -> None:
+        """Give it back if no turn began: a generator that never started cleans up nothing."""
+        if not self._used:
+            self.release()
+
+    def release(self) -> None:
+        """Give it back."""
+        if self._release is not None:
+            self._release()
+            self._release = None
 
 
 class TurnRunner:
@@ -42,21 +85,14 @@ class TurnRunner:
         self._clips = clips
         self._places = places
         self._active = 0
-        self._closing: set[asyncio.Task[None]] = set()
+        self._running: set[Turn] = set()
+        self._held: set[asyncio.Task[Any]] = set()
 
-    @property
-    def active(self) -> int:
-        """Turns that hold a place."""
-        return self._active
-
-    async def run(self, request: TurnRequest) -> AsyncGenerator[TurnEvent, None]:
-        """Run a turn; closing the generator cancels it.
-
-        The last event is sent after the clip and the record are stored, so that both can be read
-        as soon as it is seen.
+    def take(self) -> Place:
+        """Take a place, before any costly work is done for a turn.
 
         Raises:
-            E3RGError: ``overloaded``, before the first event.
+            E3RGError: ``overloaded`` (503).
         """
         if self._active >= self._places:
             metrics.REJECTED.labels("overloaded").inc()
@@ -68,64 +104,109 @@ class TurnRunner:
             )
         self._active += 1
         metrics.ACTIVE.set(self._active)
+        return Place(self._leave)
+
+    async def run(
+        self, request: TurnRequest, place: Place, outcome: Outcome | None = None
+    ) -> AsyncGenerator[TurnEvent, None]:
+        """Run a turn; closing the generator cancels it, and the place is given back at its end.
+
+        The last event is sent after the clip and the record are stored, so that both can be read
+        as soon as it is seen.
+        """
+        place.use()
         turn = Turn(self._stages, request)
         clip = _Clip()
-        failure: E3RGError | None = None
-        finished = False
+        outcome = outcome or Outcome()
+        finishing: asyncio.Task[None] | None = None
+        self._running.add(turn)
         try:
             async for event in turn.events():
                 clip.take(event)
-                if isinstance(event, TurnFailed):
-                    failure = event.error
                 if isinstance(event, TurnCompleted | TurnFailed):
-                    finished = True
-                    await self._finish(turn, clip, failure)
+                    failure = event.error if isinstance(event, TurnFailed) else None
+                    finishing = self._hold(self._finish(turn, clip, place, outcome, failure))
+                    # Shielded: what was made is recorded, also if the client leaves just now.
+                    await asyncio.shield(finishing)
+                    if outcome.fault is not None:
+                        fault = outcome.fault
+                        yield Degraded("clip", "none", fault.code, fault.message)
                 yield event
         finally:
             turn.cancel()
-            if not finished:
+            if finishing is None:
                 # Not awaited here: the caller's scope is being cancelled, and would cancel the
-                # waiting too. The task is held until it ends.
-                self._hold(asyncio.create_task(self._abandon(turn, clip)))
+                # waiting too.
+                self._hold(self._abandon(turn, clip, place, outcome))
 
-    async def drain(self) -> None:
-        """Wait for abandoned turns to end."""
-        if self._closing:
-            await asyncio.wait(set(self._closing))
+    async def close(self) -> None:
+        """Stop all turns and wait for what they leave behind."""
+        for turn in tuple(self._running):
+            turn.cancel()
+        while self._held:
+            await asyncio.wait(tuple(self._held), timeout=_CLOSE_S)
 
-    async def _abandon(self, turn: Turn, clip: _Clip) -> None:
+    def _hold(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._held.add(task)
+        task.add_done_callback(self._held.discard)
+        return task
+
+    def _leave(self) -> None:
+        self._active -= 1
+        metrics.ACTIVE.set(self._active)
+
+    async def _abandon(self, turn: Turn, clip: _Clip, place: Place, outcome: Outcome) -> None:
         left = time.monotonic()
         await turn.closed()
         metrics.CANCEL_TO_IDLE.observe(time.monotonic() - left)
-        await self._finish(turn, clip, None)
+        await self._finish(turn, clip, place, outcome, None)
 
-    async def _finish(self, turn: Turn, clip: _Clip, failure: E3RGError | None) -> None:
+    async def _finish(
+        self,
+        turn: Turn,
+        clip: _Clip,
+        place: Place,
+        outcome: Outcome,
+        failure: E3RGError | None,
+    ) -> None:
         try:
             await turn.closed()
             _measure(turn)
-            if clip.packets and turn.state.status == "completed":
-                path = await asyncio.to_thread(self._keep, turn.request.id, clip)
-                self._hold(asyncio.create_task(asyncio.to_thread(_measure_skew, path)))
-            await self._turns.save(_record(turn, failure))
-        except E3RGError as error:
-            log.error("turn %s is not recorded: %s", turn.request.id, error.message)
+            if turn.state.status == "completed" and clip.packets:
+                await self._guarded(outcome, self._keep(turn.request.id, clip, outcome))
+            outcome.record = _record(turn, failure or outcome.fault)
+            await self._guarded(outcome, self._turns.save(outcome.record))
         finally:
-            self._active -= 1
-            metrics.ACTIVE.set(self._active)
+            self._running.discard(turn)
+            place.release()
 
-    def _hold(self, task: asyncio.Task[None]) -> None:
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+    async def _guarded(self, outcome: Outcome, storing: Coroutine[Any, Any, None]) -> None:
+        """Store something; a failure is kept for the caller and costs nothing else."""
+        try:
+            await storing
+        except E3RGError as error:
+            outcome.fault = outcome.fault or error
+            log.error("not stored: %s", error.message)
+        except Exception as error:
+            log.error("not stored", exc_info=error)
+            outcome.fault = outcome.fault or E3RGError(
+                "storage_failed", "the server could not store the reply", status=500
+            )
 
-    def _keep(self, turn: str, clip: _Clip) -> Path:
+    async def _keep(self, turn: str, clip: _Clip, outcome: Outcome) -> None:
         path = self._clips.path(turn)
-        write_mp4(clip.packets, Pcm(b"".join(clip.audio), clip.rate), path)
-        self._clips.prune()
-        return path
+        sound = Pcm(b"".join(clip.audio), clip.rate)
+        await asyncio.to_thread(write_mp4, clip.packets, sound, path)
+        outcome.clip = path
+        await asyncio.to_thread(self._clips.prune)
+        self._hold(asyncio.to_thread(_measure_skew, path))
 
 
 def _measure_skew(path: Path) -> None:
-    metrics.SKEW.observe(measure_skew(path).skew_ms / 1000)
+    # The clip may be pruned by now; a measurement is no reason to fail.
+    with contextlib.suppress(OSError, av.error.FFmpegError):
+        metrics.SKEW.observe(measure_skew(path).skew_ms / 1000)
 
 
 class _Clip:
@@ -172,6 +253,7 @@ def _record(turn: Turn, failure: E3RGError | None) -> TurnRecord:
     return TurnRecord(
         id=request.id,
         conversation=request.conversation,
+        created=turn.started,
         user=request.user,
         identity=request.identity.id,
         status=state.status,

@@ -6,6 +6,7 @@ Sound and pictures of the speaker are never kept.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,12 +14,14 @@ from typing import Any, TypeVar
 
 from sqlalchemy import JSON, Float, Index, String, Text, create_engine, delete, event, select
 from sqlalchemy.engine import Engine
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from e3rg.errors import E3RGError
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 class Base(DeclarativeBase):
@@ -63,12 +66,15 @@ class TurnStore:
     """
 
     _PRUNE_EVERY = 200
+    _MAX_WAITING = 64
+    _TIMEOUT_S = 15.0
 
     def __init__(self, url: str, keep: int = 100_000) -> None:
         self._engine = _connect(url)
         Base.metadata.create_all(self._engine)
         self._keep = keep
         self._saved = 0
+        self._waiting = 0
         # One writer is what SQLite allows; it also bounds the connections.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="records")
 
@@ -97,13 +103,22 @@ class TurnStore:
         """A turn by id."""
         return await self._run(lambda session: session.get(TurnRecord, turn))
 
-    async def conversation(self, conversation: str, limit: int) -> list[TurnRecord]:
-        """The newest turns of a conversation that have a reply, oldest first."""
+    async def conversation(
+        self, conversation: str, user: str | None, limit: int
+    ) -> list[TurnRecord]:
+        """The newest turns of a user's conversation that have a reply, oldest first.
+
+        Nobody reads another user's turns by naming the conversation.
+        """
 
         def work(session: Session) -> list[TurnRecord]:
             query = (
                 select(TurnRecord)
-                .where(TurnRecord.conversation == conversation, TurnRecord.reply != "")
+                .where(
+                    TurnRecord.conversation == conversation,
+                    TurnRecord.user == user if user is not None else TurnRecord.user.is_(None),
+                    TurnRecord.reply != "",
+                )
                 .order_by(TurnRecord.created.desc())
                 .limit(limit)
             )
@@ -116,21 +131,41 @@ class TurnStore:
             with Session(self._engine, expire_on_commit=False) as session, session.begin():
                 return work(session)
 
+        if self._waiting >= self._MAX_WAITING:
+            raise _unavailable("is too busy")
         loop = asyncio.get_running_loop()
+        self._waiting += 1
+        running = loop.run_in_executor(self._executor, transaction)
+        running.add_done_callback(self._done)
         try:
             # Shielded: a record is written whole even if its client has left.
-            return await asyncio.shield(loop.run_in_executor(self._executor, transaction))
+            async with asyncio.timeout(self._TIMEOUT_S):
+                return await asyncio.shield(running)
+        except TimeoutError as error:
+            raise _unavailable("does not answer") from error
         except OperationalError as error:
             if "full" in str(error.orig):
                 raise E3RGError(
                     "disk_full", "the server's disk is full; free space and try again", status=507
                 ) from error
-            raise E3RGError(
-                "records_unavailable",
-                "the server's database does not answer; try again shortly",
-                status=503,
-                retry_after=5,
-            ) from error
+            raise _unavailable("does not answer") from error
+        except SQLAlchemyError as error:
+            log.error("the database refused", exc_info=error)
+            raise _unavailable("refused the record") from error
+
+    def _done(self, running: asyncio.Future[T]) -> None:
+        self._waiting -= 1
+        if not running.cancelled():
+            running.exception()  # seen, also when nobody waits any more
+
+
+def _unavailable(what: str) -> E3RGError:
+    return E3RGError(
+        "records_unavailable",
+        f"the server's database {what}; try again shortly",
+        status=503,
+        retry_after=5,
+    )
 
 
 def _connect(url: str) -> Engine:
@@ -139,7 +174,7 @@ def _connect(url: str) -> Engine:
 
         @event.listens_for(engine, "connect")
         def configure(connection: Any, _: Any) -> None:
-            # Readers do not wait for the writer, and the writer waits for other processes.
+            # Readers in other processes do not wait for the writer, and writers wait their turn.
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA busy_timeout=5000")
 

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from ray import serve
 from ray.exceptions import RayActorError, RayError, RayTaskError
@@ -42,10 +42,6 @@ class StageDeployment:
             "threads": threading.active_count(),
             "tasks": len(asyncio.all_tasks()),
         }
-
-    async def ready(self) -> bool:
-        """True once the engine is loaded (Ray starts no call before)."""
-        return True
 
     async def call(self, method: str, due: float | None, *arguments: Any) -> Any:
         """Call a method of the engine by a deadline."""
@@ -82,8 +78,17 @@ class StageDeployment:
             engine.close()
 
 
-def bind(deployment: type[StageDeployment], name: str, config: StageConfig) -> serve.Application:
-    """A stage's deployment with the replicas and resources of its configuration."""
+def bind(
+    deployment: type[StageDeployment], name: str, config: StageConfig, drain_s: float
+) -> serve.Application:
+    """A stage's deployment with the replicas and resources of its configuration.
+
+    Args:
+        deployment: the stage's class.
+        name: the stage.
+        config: its part of the profile.
+        drain_s: longer than the longest stream, so that an update cuts none.
+    """
     actor: dict[str, Any] = {"num_cpus": config.cpus, "num_gpus": config.gpus}
     if config.pool is not None:
         # A sliver: the resource pins the replica to its pool and does not count it.
@@ -94,8 +99,7 @@ def bind(deployment: type[StageDeployment], name: str, config: StageConfig) -> s
         max_ongoing_requests=config.max_ongoing_requests,
         max_queued_requests=config.max_queued_requests,
         ray_actor_options=actor,
-        # Longer than the longest stream, so that an update cuts none.
-        graceful_shutdown_timeout_s=150,
+        graceful_shutdown_timeout_s=drain_s,
         health_check_period_s=5,
         health_check_timeout_s=30,
     )(deployment)
@@ -114,18 +118,6 @@ class StageClient:
         self._handle = handle
         self._streaming = handle.options(stream=True)
         self._stage = stage
-
-    async def ready(self) -> None:
-        """Return once a replica answers.
-
-        Raises:
-            E3RGError: ``<stage>_unavailable``.
-        """
-        await self._await(self._handle.ready.remote())
-
-    async def activity(self) -> dict[str, int]:
-        """What a replica is doing."""
-        return cast(dict[str, int], await self._await(self._handle.activity.remote()))
 
     async def _call(self, method: str, *arguments: Any) -> Any:
         return await self._await(self._handle.call.remote(method, deadline.current(), *arguments))

@@ -62,12 +62,17 @@ class Turn:
     Args:
         stages: where the work is done.
         request: what is asked.
+
+    Attributes:
+        state: how far it has come.
+        started: Unix time.
     """
 
     def __init__(self, stages: Stages, request: TurnRequest) -> None:
         self.request = request
         self.state = TurnState()
         self._stages = stages
+        self.started = time.time()
         self._started = time.monotonic()
         self._out: asyncio.Queue[TurnEvent] = asyncio.Queue()
         self._room = asyncio.Semaphore(_EVENTS_AHEAD)

@@ -4,7 +4,11 @@ export class Player {
   constructor(video, portrait) {
     this.video = video;
     this.portrait = portrait;
-    this.video.addEventListener("ended", () => this.rest());
+    this.video.addEventListener("ended", () => {
+      this.rest();
+      this.source = null;
+      if (this.voiceOnly) this.speak();
+    });
   }
 
   start() {
@@ -14,11 +18,14 @@ export class Player {
     this.soundEnd = 0;
     this.pending = [];
     this.sounds = [];
+    this.filmed = 0; // seconds of the reply that the video holds
+    this.voiceOnly = false;
   }
 
   append(segment) {
     if (!window.MediaSource?.isTypeSupported(segment.mime)) return;
     this.pending.push(bytes(segment.data));
+    this.filmed += segment.frames / 25;
     if (!this.source) {
       const source = (this.source = new MediaSource());
       this.video.src = URL.createObjectURL(source);
@@ -37,7 +44,8 @@ export class Player {
   }
 
   pump() {
-    if (!this.buffer || this.buffer.updating || this.source.readyState !== "open") return;
+    if (!this.source || !this.buffer || this.buffer.updating) return;
+    if (this.source.readyState !== "open") return;
     if (this.pending.length) this.buffer.appendBuffer(this.pending.shift());
     else if (this.ended) this.source.endOfStream();
   }
@@ -45,11 +53,22 @@ export class Player {
   // Sound that comes without frames; while there is video, its own track is heard.
   sound(chunk) {
     this.sounds.push(chunk);
+    if (this.voiceOnly && !this.source) this.speak();
+  }
+
+  // No more pictures will come: what the video does not hold is spoken, after the video if there is one.
+  goOnWithoutPictures() {
+    this.voiceOnly = true;
+    this.ended = true;
+    if (this.source) this.pump();
+    else this.speak();
   }
 
   speak() {
     for (const chunk of this.sounds.splice(0)) {
-      const raw = bytes(chunk.data);
+      const heard = Math.max(0, Math.round((this.filmed - chunk.start) * chunk.sample_rate));
+      const raw = bytes(chunk.data).slice(2 * heard);
+      if (raw.length < 2) continue;
       const samples = new Int16Array(raw.buffer, 0, raw.length >> 1);
       const buffer = this.audio.createBuffer(1, samples.length, chunk.sample_rate);
       buffer.getChannelData(0).set(Float32Array.from(samples, (sample) => sample / 32768));

@@ -81,6 +81,7 @@ function show(name, data, reply) {
     case "audio.chunk": player.sound(data); break;
     case "degraded":
       line("notice", `${data.given} in place of ${data.wanted}: ${data.message}`);
+      if (data.wanted === "video" && data.given === "audio") player.goOnWithoutPictures();
       break;
     case "turn.completed":
       player.end();

@@ -8,19 +8,21 @@ import secrets
 import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import UploadFile
 
+from e3rg.deadline import bounded
 from e3rg.emotions.table import ListenerPolicy
 from e3rg.errors import E3RGError
 from e3rg.gateway import wire
 from e3rg.gateway.conversation import resume
 from e3rg.gateway.intake import clean_text
 from e3rg.gateway.services import Services
+from e3rg.gateway.turns import Place
 from e3rg.gateway.uploads import read_body, saved
 from e3rg.media.mux import FragmentedMp4Muxer
 from e3rg.media.types import Clip
@@ -28,7 +30,17 @@ from e3rg.stages.avatar.engine import FPS
 from e3rg.turn import events
 from e3rg.turn.request import Modality, TurnRequest
 
+
+def _printable(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("must hold printable characters only")
+    return value
+
+
 _Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+
+# Printable, so that every database can store it and every log show it.
+_User = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_printable)]
 
 
 class TurnBody(BaseModel):
@@ -42,7 +54,7 @@ class TurnBody(BaseModel):
     text: str | None = Field(default=None, description="what the speaker says")
     identity: _Id | None = Field(default=None, description="who listens, see /v1/identities")
     conversation: _Id | None = Field(default=None, description="goes on with earlier turns")
-    user: Annotated[str, Field(min_length=1, max_length=256)] | None = Field(
+    user: _User | None = Field(
         default=None, description="who speaks: gives access to this user's own memory"
     )
     reply_with: Modality = Field(default=Modality.VIDEO, description="text, audio or video")
@@ -57,8 +69,19 @@ class TurnBody(BaseModel):
     )
 
 
-async def read_turn(request: Request, services: Services) -> tuple[TurnBody, TurnRequest]:
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A request that was read, and the place that it holds."""
+
+    body: TurnBody
+    request: TurnRequest
+    place: Place
+
+
+async def read_turn(request: Request, services: Services) -> Accepted:
     """Read, check and decode a request; nothing of an upload is left on disk afterwards.
+
+    The place is taken before anything costly is done, and the deadline counts from here.
 
     Raises:
         E3RGError: naming the field and the fix.
@@ -75,41 +98,48 @@ async def read_turn(request: Request, services: Services) -> tuple[TurnBody, Tur
                 param=field,
             )
         body = parse_body(fields)
-        if "audio" in files and "video" in files:
+        if body.timeout is not None and body.timeout > limits.timeout_s:
             raise E3RGError(
-                "too_many_media",
-                "send audio or video, not both; a video has its own sound",
-                param="video",
+                "timeout_too_long",
+                f"timeout is {body.timeout:g} s; at most {limits.timeout_s:g} s are allowed",
+                param="timeout",
             )
-        text = None
-        if body.text is not None:
-            text = clean_text(body.text, limits.max_text_chars, limits.languages)
-        clip = await _decode(files, services)
-        if text is None and (clip is None or clip.audio is None):
-            if clip is not None:
-                raise E3RGError(
-                    "video_no_sound",
-                    "the video has no sound and there is no text; send text with it, or a video "
-                    "with sound",
-                    param="video",
-                    status=422,
-                )
-            raise E3RGError(
-                "input_missing",
-                "send text, audio or video: there is nothing to answer",
-                param="text",
-            )
-        resumed = await resume(services, body.conversation, body.identity)
-        identity = resumed.identity
-        if "portrait" in files:
-            identity = replace(
-                identity, portrait=await services.accept_portrait(await files["portrait"].read())
-            )
-    return body, TurnRequest(
+        deadline = time.time() + (body.timeout or limits.timeout_s)
+        place = services.runner.take()
+        try:
+            async with bounded(deadline):
+                return Accepted(body, await _resolve(body, files, services, deadline), place)
+        except BaseException:
+            place.release()
+            raise
+
+
+async def _resolve(
+    body: TurnBody, files: dict[str, UploadFile], services: Services, deadline: float
+) -> TurnRequest:
+    limits = services.profile.turn
+    if "audio" in files and "video" in files:
+        raise E3RGError(
+            "too_many_media",
+            "send audio or video, not both; a video has its own sound",
+            param="video",
+        )
+    text = None
+    if body.text is not None:
+        text = clean_text(body.text, limits.max_text_chars, limits.languages)
+    clip = await _decode(files, services)
+    if text is None and (clip is None or clip.audio is None):
+        raise _nothing_said(clip)
+    resumed = await resume(services, body.conversation, body.user, body.identity)
+    identity = resumed.identity
+    if "portrait" in files:
+        portrait = await services.accept_portrait(await files["portrait"].read())
+        identity = replace(identity, portrait=portrait)
+    return TurnRequest(
         id=f"turn_{secrets.token_hex(12)}",
         conversation=body.conversation or f"conv_{secrets.token_hex(12)}",
         identity=identity,
-        deadline=time.time() + min(body.timeout or limits.timeout_s, limits.timeout_s),
+        deadline=deadline,
         text=text,
         audio=clip.audio if clip else None,
         frames=clip.frames if clip else (),
@@ -124,6 +154,21 @@ async def read_turn(request: Request, services: Services) -> tuple[TurnBody, Tur
         temperature=limits.temperature,
         max_sentences=limits.max_reply_sentences,
         may_degrade=body.degrade == "allow",
+    )
+
+
+def _nothing_said(clip: Clip | None) -> E3RGError:
+    if clip is None:
+        return E3RGError(
+            "input_missing",
+            "send text, audio or video: there is nothing to answer",
+            param="text",
+        )
+    return E3RGError(
+        "video_no_sound",
+        "the video has no sound and there is no text; send text with it, or a video with sound",
+        param="video",
+        status=422,
     )
 
 

@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 
 import psutil
+import pytest
 from conftest import STAGES, Replicas, Server
 from sse import of, turn
 
@@ -20,6 +21,7 @@ def measure(server: Server, replicas: Replicas) -> dict[str, tuple[int, int, int
     return found
 
 
+@pytest.mark.timeout(1200)
 def test_fifty_turns_leave_nothing(server: Server, replicas: Replicas) -> None:
     temporary = set(Path(tempfile.gettempdir()).glob("e3rg-*"))
     before: dict[str, tuple[int, int, int]] = {}

@@ -91,7 +91,10 @@ def _ready(address: str) -> bool:
 def shared() -> Path:
     """Measuring data that is not part of the project (see docs/testing.md)."""
     default = Path(__file__).parents[2] / ".." / "shared"
-    return Path(os.environ.get("E3RG_SHARED", default)).resolve() / "data"
+    folder = Path(os.environ.get("E3RG_SHARED", default)).resolve() / "data"
+    if not folder.is_dir():
+        pytest.skip(f"shared data not found: {folder} (set E3RG_SHARED)")
+    return folder
 
 
 STAGES = ("understanding", "memory", "dialogue", "speech", "avatar")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,7 @@ from e3rg.cli_models import models_app
 from e3rg.config import ConfigError, load_profile
 from e3rg.doctor import doctor_command
 from e3rg.errors import E3RGError
+from e3rg.listen import is_wildcard
 
 app = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 app.add_typer(models_app, name="models")
@@ -31,8 +33,9 @@ ProfileOption = Annotated[str, typer.Option(help="a shipped profile, or a YAML f
 @app.command()
 def up(
     profile: ProfileOption = "local",
-    port: Annotated[int | None, typer.Option(help="port to listen on")] = None,
+    port: Annotated[int | None, typer.Option(help="port to listen on; 0 takes a free one")] = None,
     host: Annotated[str | None, typer.Option(help="address to listen on")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="show the stages' logs")] = False,
 ) -> None:
     """Start the whole graph and serve until Ctrl-C."""
     # Ray is heavy; other commands do without it.
@@ -47,9 +50,10 @@ def up(
     def report(name: str, status: str) -> None:
         console.print(f"  {name:<14} {status.lower()}")
 
-    with running(settings, report) as address:
-        console.print(_welcome(address))
-        wait_for_signal()
+    with running(settings, report, verbose=verbose) as address:
+        # Not wrapped: what is shown is to be copied.
+        console.print(_welcome(settings.gateway.host, address), soft_wrap=True)
+        wait_for_signal(address)
         console.print("Stopping …")
 
 
@@ -77,6 +81,8 @@ def talk(
     suffix = output.suffix if output else ""
     if output and suffix not in {".mp4", ".wav"}:
         raise typer.BadParameter(f"{output}: the reply is written as .mp4 or .wav")
+    if output:
+        _check_output(output)
     settings = load_profile(profile)
     values = {
         "text": text,
@@ -90,22 +96,34 @@ def talk(
     given = {"audio": audio, "video": video, "portrait": portrait}
     files = {name: path for name, path in given.items() if path is not None}
     for name, path in files.items():
-        if not path.is_file():
-            raise typer.BadParameter(f"--{name} {path}: there is no such file")
+        if not path.is_file() or not os.access(path, os.R_OK):
+            raise ConfigError(f"--{name} {path}: there is no such file, or it cannot be read")
 
     async def run() -> None:
         async with talking.connect(server, settings, console) as address:
             reply = await talking.talk(address, fields, files, console)
             if output is not None:
                 await talking.save(address, reply, output)
-                console.print(f"[green]wrote[/] {output}")
+                console.print(f"[green]wrote[/] {escape(str(output))}", soft_wrap=True)
+
+            console.print(f"[dim]go on with[/] --conversation {reply.conversation}", soft_wrap=True)
 
     asyncio.run(run())
 
 
-def _welcome(address: str) -> str:
+def _check_output(output: Path) -> None:
+    """Before the turn, which would be lost with it."""
+    folder = output.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise ConfigError(f"--output {output}: {folder} is not a folder that can be written to")
+    if output.is_dir():
+        raise ConfigError(f"--output {output}: there is a folder of that name")
+
+
+def _welcome(host: str, address: str) -> str:
+    everywhere = f" ({host}: and at every address of this machine)" if is_wildcard(host) else ""
     return f"""
-[green]Ready.[/] Talk to the listener at [bold]{address}/[/]
+[green]Ready.[/] Talk to the listener at [bold]{address}/[/]{everywhere}
 
 or from another terminal:
 
@@ -121,7 +139,7 @@ def main() -> None:
         app()
     except (E3RGError, ConfigError) as error:
         code = f" ({error.code})" if isinstance(error, E3RGError) else ""
-        errors.print(f"[red]error:[/] {escape(str(error))}{code}")
+        errors.print(f"[red]error:[/] {escape(str(error))}{code}", highlight=False, soft_wrap=True)
         sys.exit(1)
 
 

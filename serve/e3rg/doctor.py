@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ import typer
 from rich.console import Console
 
 from e3rg.config import ConfigError, Profile, data_dir, load_profile, model_dir
+from e3rg.listen import base_url, free_port
 from e3rg.models.store import ModelStore
 
 State = Literal["ok", "warn", "fail"]
@@ -28,7 +28,7 @@ _ENGINE_PACKAGES: dict[tuple[str, str], tuple[str, ...]] = {
     ("understanding", "local"): ("onnxruntime", "tokenizers", "faster_whisper", "ai_edge_litert"),
     ("memory", "milvus"): ("pymilvus", "onnxruntime", "tokenizers"),
     ("dialogue", "llama"): ("xllamacpp",),
-    ("dialogue", "openai"): ("httpx",),
+    ("dialogue", "openai"): ("openai",),
     ("speech", "kokoro"): ("onnxruntime", "onnx"),
     ("avatar", "blendshape"): ("ai_edge_litert",),
 }
@@ -156,16 +156,24 @@ def _missing_bytes(profile: Profile) -> int:
 
 def _data_folder() -> Check:
     folder = data_dir()
+    there = folder
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir():
+        mend = f"remove the file {there}, or set E3RG_DATA to a folder"
+        return Check("data folder", "fail", f"{folder}: {there} is not a folder", mend)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-") as file:
+        # Where the folder is to be made; the file is gone at once.
+        with tempfile.NamedTemporaryFile(dir=there, prefix=".doctor-") as file:
             file.write(b"e3rg")
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
         mend = f"make {folder} writable, or set E3RG_DATA to a folder that is"
         return Check("data folder", "fail", f"{folder}: {error.strerror}", mend)
-    return Check("data folder", "ok", f"{folder} is writable")
+    return Check(
+        "data folder", "ok", f"{folder} is writable" if there == folder else f"{folder} can be made"
+    )
 
 
 def _disk(name: str, folder: Path, wanted: int) -> Check:
@@ -221,21 +229,16 @@ def _port(host: str, port: int) -> Check:
     name = f"port {port}"
     if port == 0:
         return Check(name, "ok", "any free one will be used")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            why = error.strerror
-        else:
-            return Check(name, "ok", f"free on {host}")
-    # 0.0.0.0 and :: are addresses to bind, not to call.
-    call = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     try:
-        if httpx.get(f"http://{call}:{port}/healthz", timeout=2, trust_env=False).is_success:
+        free_port(host, port)
+    except OSError as error:
+        why = error.strerror
+    else:
+        return Check(name, "ok", f"free on {host}")
+    try:
+        if httpx.get(f"{base_url(host, port)}/healthz", timeout=2, trust_env=False).is_success:
             return Check(name, "ok", "a running e3rg (or something with its /healthz) has it")
-    except httpx.HTTPError:
+    except (httpx.HTTPError, httpx.InvalidURL):
         pass
     mend = "stop the program that has it, or use another: --port, or gateway.port in the profile"
     return Check(name, "fail", f"{host}: {why}", mend)

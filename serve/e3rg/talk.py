@@ -6,8 +6,8 @@ import asyncio
 import base64
 import json
 import wave
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,7 @@ from rich.markup import escape
 from e3rg.config import Profile
 from e3rg.errors import E3RGError
 from e3rg.inprocess import local_server
-
-_FILES = ("audio", "video", "portrait")
+from e3rg.listen import base_url
 
 
 @dataclass(slots=True)
@@ -33,7 +32,7 @@ class Reply:
     timings: dict[str, float] = field(default_factory=dict)
     pcm: bytearray = field(default_factory=bytearray)
     sample_rate: int = 0
-    has_video: bool = False
+    completed: bool = False
 
 
 @asynccontextmanager
@@ -45,9 +44,9 @@ async def connect(server: str | None, profile: Profile, console: Console) -> Asy
         profile: what to start if nothing runs there.
         console: where progress is shown.
     """
-    address = server or f"http://{profile.gateway.host}:{profile.gateway.port}"
+    address = (server or base_url(profile.gateway.host, profile.gateway.port)).rstrip("/")
     if server is not None or await _answers(address):
-        yield address.rstrip("/")
+        yield address
         return
     console.print(f"[dim]nothing answers at {address}; loading the models here[/]")
     with console.status("loading") as status:
@@ -70,10 +69,12 @@ async def talk(
         console: where it is shown.
 
     Raises:
-        E3RGError: what the server answered.
+        E3RGError: what the server answered; ``server_unreachable``, ``connection_lost``,
+            ``bad_answer`` if it is no answer of ours; ``reply_incomplete``.
     """
     reply = Reply()
     with ExitStack() as stack:
+        stack.enter_context(_reaching(address))
         # A multipart body even without files: fields and files go the same way.
         parts: list[tuple[str, Any]] = [(name, (None, value)) for name, value in fields.items()]
         for name, path in files.items():
@@ -84,26 +85,78 @@ async def talk(
             client.stream("POST", f"{address}/v1/turns", files=parts) as response,
         ):
             if response.status_code != 200:
-                raise _error(json.loads(await response.aread()), response.status_code)
+                await response.aread()
+                raise _error(response.json(), response.status_code)
             async for event, data in _events(response):
                 _show(event, data, reply, console)
+    if not reply.completed:
+        raise E3RGError(
+            "reply_incomplete",
+            f"the answer of {address} ended before the reply did; say it again",
+            status=502,
+        )
     return reply
 
 
 async def save(address: str, reply: Reply, output: Path) -> None:
-    """Write the reply as a WAV file or, for every other name, as MP4."""
-    if output.suffix == ".wav":
-        with wave.open(str(output), "wb") as file:
-            file.setnchannels(1)
-            file.setsampwidth(2)
-            file.setframerate(reply.sample_rate or 24_000)
-            file.writeframes(bytes(reply.pcm))
-        return
-    async with httpx.AsyncClient(timeout=60) as client:
-        response = await client.get(f"{address}/v1/turns/{reply.turn}/video")
-        if response.status_code != 200:
-            raise _error(response.json(), response.status_code)
+    """Write the reply as a WAV file or, for every other name, as MP4.
+
+    Raises:
+        E3RGError: as ``talk``; ``output_failed`` if the file cannot be written.
+    """
+    try:
+        if output.suffix == ".wav":
+            await asyncio.to_thread(_write_wav, reply, output)
+            return
+        with _reaching(address):
+            async with httpx.AsyncClient(timeout=60) as client:
+                response = await client.get(f"{address}/v1/turns/{reply.turn}/video")
+            if response.status_code != 200:
+                raise _error(response.json(), response.status_code)
         await asyncio.to_thread(output.write_bytes, response.content)
+    except OSError as error:
+        raise E3RGError(
+            "output_failed", f"{output} cannot be written: {error.strerror}; name another file"
+        ) from error
+
+
+def _write_wav(reply: Reply, output: Path) -> None:
+    # Not by name: a Wave_write that could not open its file complains once more when collected.
+    with output.open("wb") as raw, wave.open(raw, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(reply.sample_rate or 24_000)
+        file.writeframes(bytes(reply.pcm))
+
+
+@contextmanager
+def _reaching(address: str) -> Iterator[None]:
+    """Say in a sentence how a server fails that is not there, goes away, or is not ours."""
+    try:
+        yield
+    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+        raise E3RGError(
+            "server_unreachable",
+            f"nothing answers at {address}; start a server with `e3rg up`, or leave --server out",
+            status=503,
+        ) from error
+    except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+        raise E3RGError(
+            "server_invalid",
+            f"--server {address} is no address; give one such as http://127.0.0.1:8000",
+        ) from error
+    except httpx.HTTPError as error:
+        raise E3RGError(
+            "connection_lost",
+            f"the connection to {address} broke ({type(error).__name__}); say it again",
+            status=502,
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise E3RGError(
+            "bad_answer",
+            f"what answers at {address} is not e3rg, or another version of it; check --server",
+            status=502,
+        ) from error
 
 
 async def _answers(address: str) -> bool:
@@ -111,7 +164,7 @@ async def _answers(address: str) -> bool:
         async with httpx.AsyncClient(timeout=2) as client:
             answer = await client.get(f"{address}/healthz")
         return answer.status_code == 200 and answer.json() == {"status": "ok"}
-    except (httpx.HTTPError, ValueError):
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return False
 
 
@@ -144,12 +197,11 @@ def _show(event: str, data: dict[str, Any], reply: Reply, console: Console) -> N
         case "audio.chunk":
             reply.pcm += base64.b64decode(data["data"])
             reply.sample_rate = data["sample_rate"]
-        case "video.segment":
-            reply.has_video = True
         case "degraded":
             console.print(f"\n[yellow]{data['given']} in place of {data['wanted']}:[/] ", end="")
             console.print(escape(data["message"]))
         case "turn.completed":
+            reply.completed = True
             reply.timings = data["timings"]
             console.print()
             shown = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in reply.timings.items())

@@ -65,6 +65,19 @@ def test_a_data_folder_that_cannot_be_written(
     assert "E3RG_DATA" in check.mend
 
 
+def test_looking_at_the_data_folder_does_not_make_it(tmp_path: Path) -> None:
+    check = doctor._data_folder()
+    assert check.state == "ok" and "can be made" in check.detail
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "data").mkdir()
+    assert "is writable" in doctor._data_folder().detail
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_the_client_library_of_the_openai_engine_is_looked_for() -> None:
+    assert "openai" in doctor._ENGINE_PACKAGES["dialogue", "openai"]
+
+
 def test_a_free_port_and_one_that_another_program_has() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

@@ -22,7 +22,7 @@ from e3rg.stages.memory.corpus import load_exemplars
 from e3rg.stages.memory.engine import Episode, MemoryQuery
 from e3rg.stages.memory.milvus import MilvusMemory
 
-EPISODES, USERS, QUERIES = 2000, 50, 200
+EPISODES, USERS, QUERIES = 500, 25, 100
 
 
 class NoPortraits:
@@ -47,7 +47,8 @@ async def measure(folder: Path, index: str) -> None:
     context = EngineContext(models, folder, NoPortraits())
     started = time.perf_counter()
     memory = MilvusMemory.load(context, index=index)
-    print(f"index {index}: first load {time.perf_counter() - started:.1f} s", end=", ")
+    print(f"index {index}, {EPISODES} episodes of {USERS} users")
+    print(f"  first load {time.perf_counter() - started:.1f} s", end=", ")
     memory.close()
     started = time.perf_counter()
     memory = MilvusMemory.load(context, index=index)

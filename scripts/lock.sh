@@ -28,3 +28,5 @@ if grep -nE '^(torch|triton|nvidia-|tensorflow|phonemizer|espeakng|piper-tts)' l
     echo "local.lock holds what the local profile must not bring" >&2
     exit 1
 fi
+# What this environment has of them; after an upgrade that brings a new package: make setup, again.
+../.venv/bin/python ../scripts/check_licences.py local.lock

@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 import pytest
 
@@ -50,6 +51,35 @@ async def test_closing_it_closes_the_source() -> None:
     stream = coalesce(endless())
     await anext(stream)
     await stream.aclose()
+    assert closed.is_set()
+
+
+@pytest.mark.parametrize("cancellations", [1, 2, 3])
+@pytest.mark.parametrize("given", [0, 1, 2])  # deltas before the source falls silent
+async def test_cancelling_its_consumer_closes_the_source(given: int, cancellations: int) -> None:
+    closed = asyncio.Event()
+
+    async def silent() -> AsyncGenerator[TextDelta, None]:
+        try:
+            for _ in range(given):
+                yield TextDelta("x")
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.02)  # an engine waits for its slot
+            closed.set()
+
+    async def consume() -> None:
+        async with aclosing(coalesce(silent(), window=10)) as stream:
+            async for _ in stream:
+                pass
+
+    consumer = asyncio.create_task(consume())
+    await asyncio.sleep(0.01)
+    for _ in range(cancellations):
+        consumer.cancel()
+        await asyncio.sleep(0.002)
+    with pytest.raises(asyncio.CancelledError):
+        await consumer
     assert closed.is_set()
 
 

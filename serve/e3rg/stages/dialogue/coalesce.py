@@ -54,5 +54,22 @@ async def coalesce(
                 yield group
         finally:
             if pending is not None:
-                pending.cancel()
-                await asyncio.wait({pending})
+                await _end(pending)
+
+
+async def _end(task: asyncio.Task[TextDelta]) -> None:
+    """Cancel a task and wait for its end, even when cancelled again meanwhile.
+
+    A source that still runs cannot be closed.
+    """
+    task.cancel()
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if not task.cancelled():
+        task.exception()  # nobody listens any more
+    if cancelled is not None:
+        raise cancelled

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -15,7 +16,7 @@ from e3rg.errors import E3RGError
 from e3rg.local_context import engine_context
 from e3rg.messages import Message
 from e3rg.stages.dialogue.engine import DialogueEngine, DialogueRequest, TextDelta
-from e3rg.stages.dialogue.llama import LlamaDialogue
+from e3rg.stages.dialogue.llama import LlamaDialogue, _failure
 from e3rg.stages.dialogue.openai import OpenAIDialogue
 
 
@@ -31,7 +32,7 @@ def llama(context: EngineContext) -> Iterator[LlamaDialogue]:
     engine.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture  # its connections belong to the test's event loop
 def remote(llama: LlamaDialogue, context: EngineContext) -> OpenAIDialogue:
     return OpenAIDialogue.load(context, base_url=f"{llama.address}/v1", model="any")
 
@@ -48,6 +49,11 @@ def ask(text: str = "Hello! How are you?", **options: object) -> DialogueRequest
 
 async def collect(stream: AsyncIterator[TextDelta]) -> list[TextDelta]:
     return [delta async for delta in stream]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    while not holds():
+        await asyncio.sleep(0.005)
 
 
 def words(deltas: list[TextDelta]) -> list[str]:
@@ -115,11 +121,43 @@ async def test_two_replies_at_once_do_not_mix(llama: LlamaDialogue) -> None:
         assert words(other)[:3] == words(one)[:3]
 
 
-async def test_a_prompt_beyond_the_window_is_an_error(llama: LlamaDialogue) -> None:
-    with pytest.raises(E3RGError) as caught:
-        await collect(llama.stream(ask("word " * 3000)))
-    assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "messages")
+async def test_a_text_beyond_the_window_is_an_error(llama: LlamaDialogue) -> None:
+    for text, max_tokens, numbers in (
+        ("word " * 3000, 160, r"needs 3\d{3} tokens beside 160 .* holds 1024"),
+        ("a " + "😭" * 1498, 160, r"needs 4\d{3} tokens"),  # three tokens a character
+        ("Hello", 1000, r"beside 1000 .* holds 1024"),
+    ):
+        with pytest.raises(E3RGError, match=numbers) as caught:
+            await collect(llama.stream(ask(text, max_tokens=max_tokens)))
+        assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "text")
     assert await collect(llama.stream(ask(max_tokens=1)))
+
+
+async def test_a_history_beyond_the_window_is_cut(llama: LlamaDialogue) -> None:
+    talk = [
+        Message(role, f"Line {number}: " + "😭" * 30)  # type: ignore[arg-type]
+        for number in range(15)
+        for role in ("user", "assistant")
+    ]
+    messages = (Message("system", "You are Ana."), *talk, Message("user", "Hello!"))
+    assert llama._count(messages) > 1024
+    stream = llama.stream(DialogueRequest(messages, max_tokens=600))
+    first = await anext(stream)
+    await stream.aclose()
+    room = 1024 - 600
+    assert room / 2 < first.prompt_tokens <= room  # an exchange less, not all of them
+
+
+def test_tokens_are_counted_as_the_model_does(llama: LlamaDialogue) -> None:
+    messages = [Message("system", "You are Ana."), Message("user", "hi " * 2000)]
+    answers: list[dict[str, Any]] = []
+    wire = [{"role": m.role, "content": m.content} for m in messages]
+    llama._server.handle_chat_completions({"messages": wire, "stream": True}, answers.append)
+    error = answers[-1]["error"]
+    assert llama._count(messages) == error["n_prompt_tokens"]
+    failure = _failure(answers[-1], 160)  # should the count ever miss
+    assert (failure.code, failure.param) == ("context_length_exceeded", "text")
+    assert _failure({"error": {"message": "no context left"}}, 1).code == "dialogue_failed"
 
 
 async def test_the_deadline_reaches_the_engine(llama: LlamaDialogue) -> None:
@@ -128,6 +166,56 @@ async def test_the_deadline_reaches_the_engine(llama: LlamaDialogue) -> None:
             await collect(llama.stream(ask("Tell a long story.", max_tokens=800)))
     assert caught.value.code == "deadline_exceeded"
     assert llama.generating == 0
+
+
+async def test_a_waiting_reply_is_cancelled_at_once(llama: LlamaDialogue) -> None:
+    running = [llama.stream(ask("Tell a long story.", max_tokens=800)) for _ in range(2)]
+    for stream in running:
+        await anext(stream)
+    waiting = asyncio.create_task(collect(llama.stream(ask())))
+    await until(lambda: llama.generating == 3)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert llama.generating == 2  # those that run have not ended meanwhile
+    for stream in running:
+        await stream.aclose()
+    assert llama.generating == 0
+
+
+async def test_a_second_cancellation_leaves_nothing_behind(llama: LlamaDialogue) -> None:
+    task = asyncio.create_task(collect(llama.stream(ask("Tell a story.", max_tokens=800))))
+    await until(lambda: llama.generating == 1)
+    await asyncio.sleep(0.2)
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: llama.generating == 0)
+
+
+async def test_too_many_waiting_replies_are_refused(context: EngineContext) -> None:
+    engine = LlamaDialogue.load(context, slots=1, max_waiting=1, context_tokens=1024)
+    try:
+        running = engine.stream(ask("Tell a long story.", max_tokens=800))
+        await anext(running)
+        waiting = asyncio.create_task(collect(engine.stream(ask())))
+        await until(lambda: engine.generating == 2)
+        with pytest.raises(E3RGError) as caught:
+            await collect(engine.stream(ask()))
+        assert (caught.value.code, caught.value.status) == ("dialogue_busy", 503)
+        assert caught.value.retry_after
+    finally:
+        await asyncio.to_thread(engine.close)  # ends them all, long before their 800 tokens
+    for ended in (waiting, asyncio.create_task(collect(running))):
+        with pytest.raises(E3RGError) as caught:
+            await ended
+        assert caught.value.code == "dialogue_unavailable"
+    assert engine.generating == 0
+    with pytest.raises(E3RGError, match="being stopped"):
+        await collect(engine.stream(ask()))
+    engine.close()
 
 
 async def test_memory_and_threads_stay_flat(llama: LlamaDialogue) -> None:

@@ -7,29 +7,42 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
-from collections.abc import AsyncGenerator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncGenerator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
+import httpx
 import xllamacpp
 
 from e3rg.config import ConfigError
 from e3rg.engines import EngineContext
 from e3rg.errors import E3RGError
+from e3rg.messages import Message
 from e3rg.priority import in_background_priority
 from e3rg.stages.dialogue.engine import DialogueRequest, FinishReason, TextDelta
+from e3rg.stages.dialogue.window import fit, too_long
+
+log = logging.getLogger(__name__)
+
+# Tokens of a prompt that are read at once: a reply can be stopped after each batch of them.
+_PROMPT_BATCH = 128
 
 
 class LlamaDialogue:
     """A GGUF chat model on this machine's CPU."""
 
-    def __init__(self, server: Any, slots: int, context_tokens: int) -> None:
+    def __init__(self, server: Any, slots: int, context_tokens: int, max_waiting: int) -> None:
         self._server = server
         self._context_tokens = context_tokens
+        self._room = slots + max_waiting
         self._executor = ThreadPoolExecutor(slots, thread_name_prefix="llama")
-        self._generating = 0
+        # Never through a proxy: it is this process.
+        self._native = httpx.Client(base_url=self.address, timeout=10, trust_env=False)
+        # One event per reply that runs or waits; it goes when the reply's thread is free again.
+        self._stops: set[threading.Event] = set()
 
     @classmethod
     def load(
@@ -41,6 +54,7 @@ class LlamaDialogue:
         slots: int = 2,
         context_tokens: int = 2048,
         niceness: int = 10,
+        max_waiting: int = 8,
     ) -> Self:
         """Load a model.
 
@@ -52,6 +66,7 @@ class LlamaDialogue:
             context_tokens: window of one reply, prompt included.
             niceness: added to the model's threads; sentences are needed sooner as sound than the
                 next ones as text, so on shared cores speech goes first.
+            max_waiting: replies that may wait for a slot; one more is refused.
         """
         path = Path(model) if Path(model).is_absolute() else context.models.path(model)
         if not path.is_file():
@@ -65,13 +80,14 @@ class LlamaDialogue:
             pool.n_threads = count
             # Spinning between layers would take the cores from speech and avatar.
             pool.poll = 0
+        params.n_batch = _PROMPT_BATCH
         params.verbosity = -1
         params.cache_ram_mib = 64  # prefixes of idle conversations; the default is 8 GiB
         try:
             server = in_background_priority(lambda: xllamacpp.Server(params), niceness)
         except RuntimeError as error:
             raise ConfigError(f"dialogue model {path} cannot be loaded: {error}") from error
-        return cls(server, slots, context_tokens)
+        return cls(server, slots, context_tokens, max_waiting)
 
     @property
     def address(self) -> str:
@@ -80,22 +96,37 @@ class LlamaDialogue:
 
     @property
     def generating(self) -> int:
-        """Replies being generated now."""
-        return self._generating
+        """Replies in work: those being generated, and those that wait for a slot."""
+        return len(self._stops)
 
     def close(self) -> None:
-        """Release the model."""
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        """Stop all replies and release the model; each of them ends with an error."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        for stopped in tuple(self._stops):
+            stopped.set()
+        self._executor.shutdown(wait=True)
+        self._native.close()
         self._server = None
 
     async def stream(self, request: DialogueRequest) -> AsyncGenerator[TextDelta, None]:
-        """Generate a reply; closing the iterator stops the generation within one token.
+        """Generate a reply; closing the iterator stops the generation within one token,
+        or one batch of the prompt.
+
+        The oldest exchanges of a conversation that is too long are left out.
 
         Raises:
-            E3RGError: ``context_length_exceeded`` (param ``messages``), or ``dialogue_failed``.
+            E3RGError: ``context_length_exceeded`` (param ``text``), ``dialogue_busy`` (503),
+                ``dialogue_unavailable`` (503; the engine closes) or ``dialogue_failed`` (502).
         """
+        if self.generating >= self._room:
+            raise E3RGError(
+                "dialogue_busy",
+                "too many replies wait for the language model; try again shortly",
+                status=503,
+                retry_after=2,
+            )
         loop = asyncio.get_running_loop()
-        # Bounded by max_tokens, which bounds the number of chunks.
+        # Bounded by the window, which bounds the number of chunks.
         chunks: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         stopped = threading.Event()
 
@@ -104,44 +135,73 @@ class LlamaDialogue:
                 loop.call_soon_threadsafe(chunks.put_nowait, chunk)
             return stopped.is_set()
 
-        def generate() -> Any:
-            try:
-                if stopped.is_set():
-                    return None
-                return self._server.handle_chat_completions(_body(request), receive)
-            finally:
-                if not loop.is_closed():
-                    loop.call_soon_threadsafe(chunks.put_nowait, None)
+        def end(_: Future[Any]) -> None:
+            self._stops.discard(stopped)
+            with contextlib.suppress(RuntimeError):  # the loop is gone, and so is the reader
+                loop.call_soon_threadsafe(chunks.put_nowait, None)
 
-        running = loop.run_in_executor(self._executor, generate)
-        self._generating += 1
+        self._stops.add(stopped)
+        try:
+            running = self._executor.submit(self._generate, request, receive, stopped)
+        except RuntimeError as error:  # closed
+            self._stops.discard(stopped)
+            raise _closed() from error
+        # Called also for a future that is cancelled before it starts.
+        running.add_done_callback(end)
         try:
             ended = False
             while (chunk := await chunks.get()) is not None:
-                delta = _delta(chunk, self._context_tokens)
+                delta = _delta(chunk, request.max_tokens)
                 if delta is not None:
                     ended = ended or delta.finish_reason is not None
                     yield delta
-            failure = await running
-            if not ended:
-                raise _failure(failure, self._context_tokens)
+            if ended:
+                return
+            if running.cancelled() or stopped.is_set():
+                raise _closed()
+            raise _failure(running.result(), request.max_tokens)
         finally:
             stopped.set()
-            # The native call ends within a token; until then its slot is not free.
-            with contextlib.suppress(Exception):
-                await asyncio.wait({running})
-            self._generating -= 1
+            if not running.cancel() and not running.done():
+                # The native call ends within a token; until then its slot is not free.
+                await asyncio.gather(asyncio.wrap_future(running), return_exceptions=True)
+
+    def _generate(self, request: DialogueRequest, receive: Any, stopped: threading.Event) -> Any:
+        if stopped.is_set():
+            return None
+        messages = fit(request.messages, request.max_tokens, self._context_tokens, self._count)
+        if stopped.is_set():
+            return None
+        return self._server.handle_chat_completions(_body(request, messages), receive)
+
+    def _count(self, messages: Sequence[Message]) -> int:
+        """Tokens of a prompt, counted by llama.cpp (tools/server/README.md, /apply-template)."""
+        try:
+            rendered = self._post("/apply-template", {"messages": _wire(messages)})
+            prompt = {"content": rendered["prompt"], "add_special": True, "parse_special": True}
+            return len(self._post("/tokenize", prompt)["tokens"])
+        except httpx.HTTPError as error:
+            raise _failed() from error
+
+    def _post(self, path: str, body: dict[str, Any]) -> Any:
+        return self._native.post(path, json=body).raise_for_status().json()
 
 
-def _body(request: DialogueRequest) -> dict[str, Any]:
+def _wire(messages: Sequence[Message]) -> list[dict[str, str]]:
+    return [{"role": m.role, "content": m.content} for m in messages]
+
+
+def _body(request: DialogueRequest, messages: Sequence[Message]) -> dict[str, Any]:
     body: dict[str, Any] = {
-        "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+        "messages": _wire(messages),
         "max_tokens": request.max_tokens,
         "temperature": request.temperature,
         "top_p": request.top_p,
         "frequency_penalty": request.frequency_penalty,
         "stream": True,
         "timings_per_token": True,
+        # A chunk after each batch of the prompt: else only a token can be stopped at.
+        "return_progress": True,
         # A prompt that is partly cached is computed in other batches, and rounds differently.
         "cache_prompt": request.seed is None,
     }
@@ -152,9 +212,9 @@ def _body(request: DialogueRequest) -> dict[str, Any]:
     return body
 
 
-def _delta(chunk: dict[str, Any], context_tokens: int) -> TextDelta | None:
+def _delta(chunk: dict[str, Any], max_tokens: int) -> TextDelta | None:
     if "choices" not in chunk:
-        raise _failure(chunk, context_tokens)
+        raise _failure(chunk, max_tokens)
     choice = chunk["choices"][0]
     text = choice["delta"].get("content") or ""
     reason: FinishReason | None = choice.get("finish_reason")
@@ -169,12 +229,23 @@ def _delta(chunk: dict[str, Any], context_tokens: int) -> TextDelta | None:
     )
 
 
-def _failure(answer: Any, context_tokens: int) -> E3RGError:
-    detail = str(answer.get("error", answer) if isinstance(answer, dict) else answer)
-    if "context" in detail:
-        return E3RGError(
-            "context_length_exceeded",
-            f"the conversation does not fit the model's {context_tokens} tokens; send less text",
-            param="messages",
-        )
+def _failure(answer: Any, max_tokens: int) -> E3RGError:
+    """The error for llama.cpp's ``{"error": {"type", "message", ...}}``, or for no answer."""
+    error = answer.get("error") if isinstance(answer, dict) else None
+    if isinstance(error, dict) and error.get("type") == "exceed_context_size_error":
+        return too_long(error["n_prompt_tokens"], max_tokens, error["n_ctx"])
+    log.error("llama.cpp gave no reply: %s", error or answer)
+    return _failed()
+
+
+def _failed() -> E3RGError:
     return E3RGError("dialogue_failed", "the language model gave no reply", status=502)
+
+
+def _closed() -> E3RGError:
+    return E3RGError(
+        "dialogue_unavailable",
+        "the language model is being stopped; try again shortly",
+        status=503,
+        retry_after=5,
+    )

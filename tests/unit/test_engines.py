@@ -35,7 +35,7 @@ def test_a_missing_option_is_named() -> None:
     message = refusal({"model": "any"})
     assert "'openai'" in message
     assert "'base_url'" in message
-    assert "options are base_url, model, api_key_env, timeout_s" in message
+    assert "options are base_url, model, api_key_env, timeout_s, continuous_usage" in message
 
 
 def test_an_unknown_option_is_named() -> None:

@@ -35,9 +35,9 @@ class TextDelta:
     Attributes:
         text: what comes next.
         finish_reason: why the reply ended; None before.
-        prompt_tokens: tokens of the prompt.
+        prompt_tokens: tokens of the prompt; 0 while the engine does not know.
         completion_tokens: tokens generated so far: a reply that is cut short is counted, too. An
-            engine that learns its counts only at the end gives 0 before.
+            engine that learns its counts only at the end counts pieces before.
     """
 
     text: str

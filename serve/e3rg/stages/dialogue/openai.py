@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncGenerator
 from typing import Any, Self
 
+import httpx
 import openai
-from openai.types.chat import ChatCompletionMessageParam
+from openai.types.chat import ChatCompletionMessageParam, ChatCompletionStreamOptionsParam
 
 from e3rg import deadline
 from e3rg.config import ConfigError
@@ -16,13 +18,21 @@ from e3rg.errors import E3RGError
 from e3rg.messages import Message
 from e3rg.stages.dialogue.engine import DialogueRequest, FinishReason, TextDelta
 
+log = logging.getLogger(__name__)
+
 
 class OpenAIDialogue:
     """A remote chat model, through the official client."""
 
-    def __init__(self, client: openai.AsyncOpenAI, model: str) -> None:
+    def __init__(
+        self, client: openai.AsyncOpenAI, model: str, timeout_s: float, continuous_usage: bool
+    ) -> None:
         self._client = client
         self._model = model
+        self._timeout_s = timeout_s
+        self._stream_options: ChatCompletionStreamOptionsParam = {"include_usage": True}
+        if continuous_usage:
+            self._stream_options["continuous_usage_stats"] = True  # type: ignore[typeddict-unknown-key]
 
     @classmethod
     def load(
@@ -33,6 +43,7 @@ class OpenAIDialogue:
         model: str,
         api_key_env: str = "OPENAI_API_KEY",
         timeout_s: float = 60,
+        continuous_usage: bool = False,
     ) -> Self:
         """Connect to a server.
 
@@ -41,7 +52,10 @@ class OpenAIDialogue:
             base_url: e.g. ``http://host:8000/v1``.
             model: the model's name on that server.
             api_key_env: environment variable that holds the key; a profile holds no secrets.
-            timeout_s: longest wait for the next piece of a reply.
+            timeout_s: longest wait for the next piece of a reply; a server that sends nothing at
+                all is asked once more.
+            continuous_usage: ask for exact token counts with each piece (vLLM's
+                ``continuous_usage_stats``); other servers may refuse the field.
         """
         if not base_url.startswith(("http://", "https://")):
             raise ConfigError(f"dialogue base_url {base_url!r} must start with http:// or https://")
@@ -49,7 +63,7 @@ class OpenAIDialogue:
         client = openai.AsyncOpenAI(
             base_url=base_url, api_key=key, timeout=timeout_s, max_retries=1
         )
-        return cls(client, model)
+        return cls(client, model, timeout_s, continuous_usage)
 
     def close(self) -> None:
         """Nothing is held between calls but pooled connections, which end with the process."""
@@ -66,7 +80,7 @@ class OpenAIDialogue:
         if request.stop:
             options["stop"] = list(request.stop)
         if (remaining := deadline.remaining()) is not None:
-            options["timeout"] = remaining
+            options["timeout"] = min(self._timeout_s, remaining)
         try:
             stream = await self._client.chat.completions.create(
                 model=self._model,
@@ -76,27 +90,35 @@ class OpenAIDialogue:
                 top_p=request.top_p,
                 frequency_penalty=request.frequency_penalty,
                 stream=True,
-                stream_options={"include_usage": True},
+                stream_options=self._stream_options,
                 **options,
             )
             async with stream:
                 reason: FinishReason = "stop"
                 prompt_tokens = completion_tokens = 0
                 async for chunk in stream:
-                    if chunk.usage is not None:
+                    if chunk.usage is not None and chunk.usage.completion_tokens:
                         prompt_tokens = chunk.usage.prompt_tokens
                         completion_tokens = chunk.usage.completion_tokens
+                    elif any(choice.delta.content for choice in chunk.choices):
+                        completion_tokens += (
+                            1  # until the usage comes, which a cut reply never sees
+                        )
                     for choice in chunk.choices:
                         if choice.finish_reason == "length":
                             reason = "length"
                         if choice.delta.content:
-                            yield TextDelta(choice.delta.content)
+                            yield TextDelta(
+                                choice.delta.content, None, prompt_tokens, completion_tokens
+                            )
             yield TextDelta("", reason, prompt_tokens, completion_tokens)
         except (
             openai.APIConnectionError,
             openai.InternalServerError,
             openai.RateLimitError,
+            httpx.TransportError,  # in the middle of a reply
         ) as error:
+            log.warning("the language model's server failed: %r", error)
             raise E3RGError(
                 "dialogue_unavailable",
                 "the language model's server does not answer; try again shortly",
@@ -104,9 +126,11 @@ class OpenAIDialogue:
                 retry_after=5,
             ) from error
         except openai.APIError as error:
+            # The server's words may hold keys, names and addresses: not for the speaker's eyes.
+            log.error("the language model's server refused: %s", error.message)
             raise E3RGError(
                 "dialogue_failed",
-                f"the language model's server refused: {error.message}",
+                "the language model's server refused the request; this service's log says why",
                 status=502,
             ) from error
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import json
 import shutil
 import tempfile
@@ -19,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from e3rg.errors import E3RGError
+from e3rg.errors import E3RGError, is_disk_full
 
 MAX_JSON_BYTES = 1_000_000
 _MAX_FIELDS = 32
@@ -168,7 +167,7 @@ async def saved(upload: UploadFile) -> AsyncIterator[Path]:
 
 def disk_error(error: OSError) -> E3RGError:
     """An OSError while storing an upload, as an answer."""
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+    if is_disk_full(error):
         return E3RGError(
             "disk_full", "the server's disk is full; free space and try again", status=507
         )

@@ -8,14 +8,13 @@ the tracks start together.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from e3rg.errors import E3RGError
+from e3rg.errors import E3RGError, is_disk_full
 from e3rg.media import boxes, h264
 from e3rg.media.aac import AacEncoder
 from e3rg.media.boxes import Run, Sample, Track
@@ -216,7 +215,7 @@ def disk_full_is_reported() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if not is_disk_full(error):
             raise
         message = "the disk is full: free space where replies are written, then try again"
         raise E3RGError("disk_full", message, status=507) from error

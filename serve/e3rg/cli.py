@@ -48,7 +48,9 @@ def up(
     console.print(f"Starting the [bold]{settings.name}[/] profile …")
 
     def report(name: str, status: str) -> None:
-        console.print(f"  {name:<14} {status.lower()}")
+        state, colon, why = status.partition(":")
+        line = f"  {name:<14} {state.lower()}{colon}{why}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     with running(settings, report, verbose=verbose) as address:
         # Not wrapped: what is shown is to be copied.

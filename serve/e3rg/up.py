@@ -195,6 +195,9 @@ def _watch(report: Callable[[str, str], None], stop: threading.Event) -> None:
             application = serve.status().applications.get(APPLICATION)
             for name, status in (application.deployments if application else {}).items():
                 state = str(status.status.value)
+                # Serve tries a replica several times, which takes minutes; the reason is told now.
+                if fault := replica_fault(status.message):
+                    state += f": {fault}"
                 if seen.get(name) != state:
                     seen[name] = state
                     report(name, state)

@@ -100,6 +100,8 @@ def bind(
         max_queued_requests=config.max_queued_requests,
         ray_actor_options=actor,
         graceful_shutdown_timeout_s=drain_s,
+        # An engine that cannot load says so soon; Serve would try 20 times.
+        max_constructor_retry_count=2,
         health_check_period_s=5,
         health_check_timeout_s=30,
     )(deployment)

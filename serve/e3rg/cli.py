@@ -1,4 +1,4 @@
-"""The ``e3rg`` command."""
+"""Runs and uses E3RG Serve, the empathetic listener."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ def up(
         console.print(_welcome(settings.gateway.host, address), soft_wrap=True)
         wait_for_signal(address)
         console.print("Stopping …")
+    console.print("Stopped.")
 
 
 @app.command()

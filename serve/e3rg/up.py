@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -122,9 +123,24 @@ def running(
             watcher.join()
         yield base_url(host, port)
     finally:
-        with contextlib.suppress(Exception):
-            serve.shutdown()  # type: ignore[no-untyped-call]
-        ray.shutdown()
+        with contextlib.nullcontext() if verbose else _quiet():
+            with contextlib.suppress(Exception):
+                serve.shutdown()  # type: ignore[no-untyped-call]
+            ray.shutdown()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Ray's words about its own end off the terminal; it writes to the descriptor itself."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def wait_for_signal(address: str) -> None:

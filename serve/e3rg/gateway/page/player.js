@@ -1,14 +1,21 @@
 // Plays a reply while it arrives: fragmented MP4 through MediaSource, or sound alone.
 
 export class Player {
-  constructor(video, portrait) {
+  // `silent` is called when nothing is played any more.
+  constructor(video, portrait, silent) {
     this.video = video;
     this.portrait = portrait;
+    this.silent = silent;
     this.video.addEventListener("ended", () => {
       this.rest();
       this.source = null;
       if (this.voiceOnly) this.speak();
+      else this.silent();
     });
+  }
+
+  get playing() {
+    return Boolean(this.source) || this.soundEnd > (this.audio?.currentTime ?? Infinity);
   }
 
   start() {
@@ -77,6 +84,7 @@ export class Player {
       node.connect(this.audio.destination);
       this.soundEnd = Math.max(this.soundEnd, this.audio.currentTime);
       node.start(this.soundEnd);
+      node.addEventListener("ended", () => { if (!this.playing) this.silent(); });
       this.soundEnd += buffer.duration;
     }
   }

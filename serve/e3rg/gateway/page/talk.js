@@ -2,7 +2,7 @@
 import { Player } from "./player.js";
 
 const $ = (id) => document.getElementById(id);
-const player = new Player($("video"), $("portrait"));
+const player = new Player($("video"), $("portrait"), () => { if (!running) busy(false); });
 let conversation = null;
 let running = null;
 
@@ -22,6 +22,7 @@ async function loadIdentities() {
 }
 
 function choose(identity) {
+  running?.abort();
   $("portrait").src = identity.portrait;
   $("portrait").alt = `Portrait of ${identity.name}`;
   $("name").textContent = identity.name;
@@ -52,11 +53,15 @@ async function say(text) {
     for await (const [name, data] of events(response.body)) show(name, data, reply);
   } catch (error) {
     player.stop();
-    if (error.name !== "AbortError") line("notice", error.message);
+    status("");
+    if (error.name !== "AbortError") {
+      line("notice", `No answer: ${error.message}`);
+      $("text").value ||= text; // what was typed is not lost
+    }
   } finally {
     if (!reply.textContent) reply.remove();
     running = null;
-    busy(false);
+    if (!player.playing) busy(false);
   }
 }
 
@@ -128,8 +133,10 @@ function fact(term, description) {
 }
 
 function busy(on) {
+  const moved = document.activeElement === $("send") || document.activeElement === $("stop");
   $("send").hidden = on;
   $("stop").hidden = !on;
+  if (moved) (on ? $("stop") : $("text")).focus();
 }
 
 const percent = (value) => `${Math.round(value * 100)}%`;
@@ -151,6 +158,7 @@ $("text").addEventListener("keydown", (event) => {
 $("stop").addEventListener("click", () => {
   running?.abort();
   player.stop();
+  busy(false);
   status("Interrupted.");
 });
 

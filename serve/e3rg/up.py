@@ -82,8 +82,7 @@ def running(
             f"port {profile.gateway.port} on {host} cannot be used ({error.strerror}): stop what "
             "runs there, or choose another with --port"
         ) from error
-    # No usage report leaves the machine, and one stage's log lines are not merged with another's.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # One stage's log lines are not merged with another's.
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
     try:
         ray.init(

@@ -76,7 +76,13 @@ async def served(profile: Profile, stages: Stages) -> AsyncIterator[str]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         server = uvicorn.Server(
-            uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=5)
+            uvicorn.Config(
+                app,
+                http="h11",  # bounds the headers, which httptools does not
+                log_level="error",
+                lifespan="on",
+                timeout_graceful_shutdown=5,
+            )
         )
         running = asyncio.create_task(server.serve(sockets=[listener]))
         try:

@@ -203,9 +203,30 @@ async def test_bad_fields(
     assert (response.status_code, error["code"], error["param"]) == (400, code, param)
 
 
+async def test_odd_field_names_are_not_echoed(client: httpx.AsyncClient) -> None:
+    body = b'--a\r\ncontent-disposition: form-data; name="\\ud800"\r\n\r\nx\r\n--a--\r\n'
+    kind = "multipart/form-data; boundary=a; charset=unicode_escape"
+    response = await client.post("/v1/turns", content=body, headers={"content-type": kind})
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_multipart")
+    response = await client.post("/v1/turns", json={"x" * 100_000: 1})
+    assert response.status_code == 400
+    assert len(response.content) < 2_000
+
+
+async def test_endless_headers_are_cut_off(client: httpx.AsyncClient) -> None:
+    try:
+        response = await client.get("/healthz", headers={"x-long": "a" * 200_000})
+        assert response.status_code in {400, 431}
+    except httpx.TransportError:
+        pass  # closed while the rest was still being sent
+    assert (await client.get("/healthz")).status_code == 200
+
+
 async def test_other_peoples_pages_are_refused(client: httpx.AsyncClient) -> None:
     evil = await client.post("/v1/turns", json=TURN, headers={"origin": "https://evil.example"})
     assert (evil.status_code, evil.json()["error"]["code"]) == (403, "origin_refused")
+    odd = await client.post("/v1/turns", json=TURN, headers={"origin": "http://["})
+    assert odd.status_code == 403
     own = str(client.base_url).rstrip("/")
     assert (await client.post("/v1/turns", json=TURN, headers={"origin": own})).status_code == 200
 

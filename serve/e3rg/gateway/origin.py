@@ -27,7 +27,7 @@ class SameOrigin:
             headers = dict(scope["headers"])
             origin = headers.get(b"origin")
             host = headers.get(b"host", b"").decode("latin-1").lower()
-            if origin is not None and urlsplit(origin.decode("latin-1")).netloc.lower() != host:
+            if origin is not None and _netloc(origin.decode("latin-1")) != host:
                 error = E3RGError(
                     "origin_refused",
                     "a page of another site asked for this; open the listener's own page",
@@ -36,3 +36,10 @@ class SameOrigin:
                 await answer(error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+def _netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None

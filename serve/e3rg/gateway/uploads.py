@@ -127,6 +127,8 @@ async def _read_form(
     fields: dict[str, Any] = {}
     files: dict[str, UploadFile] = {}
     for name, value in form.multi_items():
+        if not name.isprintable() or len(name) > 64:
+            raise E3RGError("invalid_multipart", "a field's name is not printable, or too long")
         if name in fields or name in files:
             raise E3RGError("duplicate_field", f"{name} is given twice; give it once", param=name)
         if isinstance(value, UploadFile):

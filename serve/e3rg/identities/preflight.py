@@ -16,7 +16,7 @@ from e3rg.errors import E3RGError
 from e3rg.identities.types import MAX_PORTRAIT_BYTES, PortraitReport
 from e3rg.vision.face import FaceBox, FaceFinder, FaceMesh, decode_image
 
-MAX_PIXELS = 40_000_000
+MAX_PIXELS = 16_000_000
 MIN_SIDE = 128
 MIN_FACE = 80
 """Pixels; a face is drawn about 190 pixels wide in a 512×512 video."""

@@ -329,7 +329,7 @@ def _writing(folder: Path) -> Iterator[None]:
             raise
         raise E3RGError(
             "disk_full",
-            f"no room for a portrait in {folder}: free some disk space or set E3RG_DATA to a "
+            "the server's disk has no room for a portrait: free some space, or set E3RG_DATA to a "
             "folder on a larger disk",
             status=507,
         ) from error

@@ -46,12 +46,18 @@ async def call(stage: str, work: Awaitable[T], limit_s: float) -> T:
 
 
 async def iterate(
-    stage: str, source: AsyncGenerator[T, None], limit_s: float
+    stage: str, source: AsyncGenerator[T, None], first_s: float, limit_s: float
 ) -> AsyncGenerator[T, None]:
-    """Pass on a stage's stream; ``limit_s`` is the longest wait for the next item."""
+    """Pass on a stage's stream.
+
+    Args:
+        stage: its name.
+        source: what it gives.
+        first_s: the longest wait for the first item, which may have to queue for the stage.
+        limit_s: the longest wait for each later one.
+    """
     async with aclosing(source):
-        while True:
-            item = await call(stage, anext(source, None), limit_s)
-            if item is None:
-                return
+        wait = first_s
+        while (item := await call(stage, anext(source, None), wait)) is not None:
             yield item
+            wait = limit_s

@@ -51,7 +51,8 @@ log = logging.getLogger(__name__)
 _IN_FLIGHT = 1
 """Sentences that wait before a stage; with the one in work that makes two."""
 # Longest waits for a stage, in seconds; a stage that hangs costs its part, not the whole reply.
-_HEAR_S, _RECOGNIZE_S, _MEMORY_S, _TOKEN_S, _SPEAK_S, _RENDER_S = 60.0, 10.0, 10.0, 30.0, 30.0, 20.0
+_HEAR_S, _RECOGNIZE_S, _MEMORY_S, _FIRST_S, _TOKEN_S = 60.0, 10.0, 10.0, 90.0, 30.0
+_SPEAK_S, _RENDER_S = 45.0, 30.0
 _EVENTS_AHEAD = 32
 """Events that a slow reader may lag behind before the stages wait for it."""
 
@@ -185,7 +186,7 @@ class Turn:
             raise E3RGError(
                 "no_speech",
                 "no speech was heard in the audio; record it again closer to the microphone",
-                param="audio",
+                param="video" if request.frames else "audio",
                 status=422,
             )
         self._mark("transcript")
@@ -240,7 +241,7 @@ class Turn:
                 seed=request.reply_seed,
             )
         )
-        async with aclosing(iterate("dialogue", deltas, _TOKEN_S)) as written:
+        async with aclosing(iterate("dialogue", deltas, _FIRST_S, _TOKEN_S)) as written:
             async for delta in written:
                 kept, ended = limit.feed(delta.text)
                 self._count_tokens(delta.prompt_tokens, delta.completion_tokens)
@@ -351,7 +352,7 @@ class Turn:
                 seed=self.request.seed,
             )
         )
-        async with aclosing(iterate("avatar", frames, _RENDER_S)) as rendered:
+        async with aclosing(iterate("avatar", frames, _RENDER_S, _RENDER_S)) as rendered:
             async for video in rendered:
                 yield video.packets
 

@@ -182,7 +182,7 @@ def parse_body(fields: dict[str, Any]) -> TurnBody:
         return TurnBody.model_validate(fields)
     except ValidationError as error:
         fault = error.errors()[0]
-        param = ".".join(str(part) for part in fault["loc"]) or None
+        param = ".".join(str(part) for part in fault["loc"])[:64] or None
         if fault["type"] == "extra_forbidden":
             known = ", ".join(TurnBody.model_fields)
             raise E3RGError(

@@ -53,7 +53,7 @@ class LlamaDialogue:
         threads: int = 2,
         slots: int = 2,
         context_tokens: int = 2048,
-        niceness: int = 10,
+        niceness: int = 5,
         max_waiting: int = 8,
     ) -> Self:
         """Load a model.

@@ -29,9 +29,10 @@ class AppArguments(BaseModel):
     profile: str = "local"
 
 
-def app(arguments: AppArguments) -> serve.Application:
+def app(arguments: dict[str, str]) -> serve.Application:
     """Application builder for Serve's command line and config files."""
-    return build(load_profile(arguments.profile))
+    # Serve passes a dict: it cannot see a model behind a postponed annotation.
+    return build(load_profile(AppArguments.model_validate(arguments).profile))
 
 
 def build(profile: Profile) -> serve.Application:

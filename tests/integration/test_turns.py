@@ -9,7 +9,7 @@ import av
 import httpx
 import numpy as np
 import pytest
-from conftest import Server
+from conftest import STAGES, Server
 from sse import joined, of, stream, turn
 
 from e3rg.media.encode import encode_audio
@@ -397,4 +397,4 @@ def test_a_request_id_comes_back(server: Server) -> None:
 def test_it_is_ready_after_all_that(server: Server) -> None:
     report = httpx.get(f"{server.address}/readyz", timeout=60).json()
     assert report["status"] == "ready"
-    assert set(report["stages"]) == {"understanding", "memory", "dialogue", "speech", "avatar"}
+    assert set(report["stages"]) == {*STAGES, "records"}

@@ -40,7 +40,7 @@ async def decoder() -> AsyncIterator[MediaDecoder]:
 def workers() -> list[psutil.Process]:
     return [
         child
-        for child in psutil.Process().children(recursive=True)
+        for child in psutil.Process().children()  # not those of a running system
         if child.status() != psutil.STATUS_ZOMBIE and "e3rg.media.worker" in child.cmdline()
     ]
 

@@ -17,6 +17,9 @@ compile local.in -o local.lock "$@"
 # One set of versions for all three: what is added must fit what runs.
 compile build.in --constraint local.lock -o build.lock "$@"
 compile dev.in --constraint local.lock --constraint build.lock -o dev.lock "$@"
+# Environments of their own: other people's clients, and the load generator.
+compile clients.in -o clients.lock "$@"
+compile aiperf.in -o aiperf.lock "$@"
 
 for lock in *.lock; do
     if grep -nE 'https?://|file://|--(extra-)?index-url|--find-links| @ ' "$lock"; then

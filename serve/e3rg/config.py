@@ -22,6 +22,7 @@ class StageConfig(_Strict):
     """One stage: its engine and the replicas that run it."""
 
     engine: str = Field(description="name of an engine, see stages/<stage>/registry.py")
+    model: str | None = Field(default=None, description="what API clients call its model")
     options: dict[str, Any] = Field(default_factory=dict, description="passed to the engine")
     replicas: Annotated[int, Field(ge=1, le=1000)] = 1
     max_ongoing_requests: Annotated[int, Field(ge=1)] = 4
@@ -41,13 +42,30 @@ class StagesConfig(_Strict):
     avatar: StageConfig
 
 
+class IceServer(_Strict):
+    """A STUN or TURN server (RFC 8489, RFC 8656), in the fields of WebRTC's RTCIceServer."""
+
+    urls: tuple[str, ...]
+    username: str | None = None
+    credential: str | None = None
+
+
 class GatewayConfig(_Strict):
     """The ingress."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     replicas: Annotated[int, Field(ge=1)] = 1
-    max_turns: Annotated[int, Field(ge=1, description="turns at once in one replica")] = 4
+    max_turns: Annotated[int, Field(ge=1, description="turns at once in one replica")] = 8
+    max_calls: Annotated[
+        int, Field(ge=1, description="calls of single stages at once in one replica")
+    ] = 16
+    max_sessions: Annotated[
+        int, Field(ge=1, description="realtime sessions at once in one replica")
+    ] = 32
+    ice_servers: tuple[IceServer, ...] = Field(
+        default=(), description="STUN and TURN servers for WebRTC, told to browsers too"
+    )
 
 
 class TurnConfig(_Strict):
@@ -70,6 +88,9 @@ class Profile(_Strict):
     name: str
     gateway: GatewayConfig = GatewayConfig()
     turn: TurnConfig = TurnConfig()
+    aliases: dict[str, str] = Field(
+        default_factory=dict, description="further model names that clients may use"
+    )
     stages: StagesConfig
 
 

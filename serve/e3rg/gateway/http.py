@@ -18,10 +18,20 @@ from e3rg.gateway import faults, identities, wire
 from e3rg.gateway.health import Health
 from e3rg.gateway.origin import SameOrigin
 from e3rg.gateway.protocols import native
+from e3rg.gateway.protocols.openai import (
+    chat,
+    embeddings,
+    models,
+    speech,
+    transcriptions,
+    videos,
+)
+from e3rg.gateway.realtime import routes as realtime
 from e3rg.gateway.services import Services
 from e3rg.gateway.streaming import EventStream, until_gone
 from e3rg.gateway.turns import Outcome
 from e3rg.gateway.uploads import MAX_JSON_BYTES, BodyLimit
+from e3rg.gateway.webrtc import routes as webrtc
 from e3rg.telemetry.metrics import REGISTRY
 from e3rg.turn.events import TurnEvent, TurnFailed
 
@@ -55,6 +65,8 @@ def build_app(services: Services, *, proxied: bool = False) -> FastAPI:
     app.add_middleware(faults.RequestId, answered=not proxied)
     _add_turns(app, services)
     app.include_router(identities.router(services))
+    for part in (chat, models, embeddings, speech, transcriptions, videos, realtime, webrtc):
+        app.include_router(part.router(services))
     _add_operations(app, Health(services))
     _add_page(app)
     return app

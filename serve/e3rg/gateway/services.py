@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Literal, Self
 
 from e3rg.config import Profile, data_dir
+from e3rg.gateway.catalog import Catalog
+from e3rg.gateway.places import Places
 from e3rg.gateway.turns import TurnRunner
 from e3rg.identities.store import IdentityStore
 from e3rg.identities.types import PortraitRef
@@ -22,7 +24,13 @@ from e3rg.turn.state import Stages
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The gateway's parts."""
+    """The gateway's parts.
+
+    Attributes:
+        runner: runs turns, a bounded number at once.
+        calls: places for calls of one stage alone (chat with the bare model, speech, ...).
+        catalog: the models that clients may name.
+    """
 
     profile: Profile
     stages: Stages
@@ -31,6 +39,8 @@ class Services:
     clips: ClipStore
     decoder: MediaDecoder
     runner: TurnRunner
+    calls: Places
+    catalog: Catalog
 
     @classmethod
     def create(cls, profile: Profile, stages: Stages) -> Self:
@@ -39,14 +49,17 @@ class Services:
         data.mkdir(parents=True, exist_ok=True)
         turns = TurnStore(os.environ.get("E3RG_DATABASE", f"sqlite:///{data / 'e3rg.db'}"))
         clips = ClipStore(data / "clips")
+        identities = IdentityStore(data / "identities")
         return cls(
             profile=profile,
             stages=stages,
-            identities=IdentityStore(data / "identities"),
+            identities=identities,
             turns=turns,
             clips=clips,
             decoder=MediaDecoder(),
             runner=TurnRunner(stages, turns, clips, profile.gateway.max_turns),
+            calls=Places(profile.gateway.max_calls),
+            catalog=Catalog(profile, identities),
         )
 
     async def close(self) -> None:

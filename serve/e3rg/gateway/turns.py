@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import av
 
 from e3rg.errors import E3RGError
+from e3rg.gateway.places import Place, Places
 from e3rg.gateway.wire import emotion_json, memory_json, usage_json
 from e3rg.media.clips import ClipStore
 from e3rg.media.mux import write_mp4
@@ -46,29 +47,6 @@ class Outcome:
     fault: E3RGError | None = None
 
 
-class Place:
-    """The right to run one turn; given back once, however often it is released."""
-
-    def __init__(self, release: Callable[[], None]) -> None:
-        self._release: Callable[[], None] | None = release
-        self._used = False
-
-    def use(self) -> None:
-        """A turn runs on it now, and will release it."""
-        self._used = True
-
-    def release_unused(self) -> None:
-        """Give it back if no turn began: a generator that never started cleans up nothing."""
-        if not self._used:
-            self.release()
-
-    def release(self) -> None:
-        """Give it back."""
-        if self._release is not None:
-            self._release()
-            self._release = None
-
-
 class TurnRunner:
     """Runs turns.
 
@@ -83,8 +61,7 @@ class TurnRunner:
         self._stages = stages
         self._turns = turns
         self._clips = clips
-        self._places = places
-        self._active = 0
+        self._places = Places(places, metrics.ACTIVE.set)
         self._running: set[Turn] = set()
         self._held: set[asyncio.Task[Any]] = set()
 
@@ -94,17 +71,7 @@ class TurnRunner:
         Raises:
             E3RGError: ``overloaded`` (503).
         """
-        if self._active >= self._places:
-            metrics.REJECTED.labels("overloaded").inc()
-            raise E3RGError(
-                "overloaded",
-                f"all {self._places} places are taken; try again shortly",
-                status=503,
-                retry_after=5,
-            )
-        self._active += 1
-        metrics.ACTIVE.set(self._active)
-        return Place(self._leave)
+        return self._places.take()
 
     async def run(
         self, request: TurnRequest, place: Place, outcome: Outcome | None = None
@@ -151,10 +118,6 @@ class TurnRunner:
         self._held.add(task)
         task.add_done_callback(self._held.discard)
         return task
-
-    def _leave(self) -> None:
-        self._active -= 1
-        metrics.ACTIVE.set(self._active)
 
     async def _abandon(self, turn: Turn, clip: _Clip, place: Place, outcome: Outcome) -> None:
         left = time.monotonic()

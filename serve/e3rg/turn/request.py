@@ -40,6 +40,11 @@ class TurnRequest:
         reply_seed: makes the reply's words repeatable; None lets the engine be faster.
         max_tokens: bound of the reply.
         temperature: of the language model's sampling.
+        top_p: the same; None for the engine's own.
+        frequency_penalty: the same.
+        presence_penalty: the same.
+        stop: the reply ends before any of these.
+        instructions: what the application asks of the listener, beside the listener's own profile.
         max_sentences: the reply ends after so many sentences, so that it never ends in the midst
             of one; a small model does not stop by itself.
         deadline: Unix time at which the turn ends, done or not.
@@ -62,5 +67,10 @@ class TurnRequest:
     reply_seed: int | None = None
     max_tokens: int = 120
     temperature: float = 0.3
+    top_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    stop: tuple[str, ...] = ()
+    instructions: str = ""
     max_sentences: int = 4
     may_degrade: bool = True

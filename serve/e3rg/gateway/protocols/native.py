@@ -12,17 +12,18 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from fastapi import Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.datastructures import UploadFile
 
 from e3rg.deadline import bounded
 from e3rg.emotions.table import ListenerPolicy
 from e3rg.errors import E3RGError
 from e3rg.gateway import wire
+from e3rg.gateway.bodies import parse
 from e3rg.gateway.conversation import resume
 from e3rg.gateway.intake import clean_text
+from e3rg.gateway.places import Place
 from e3rg.gateway.services import Services
-from e3rg.gateway.turns import Place
 from e3rg.gateway.uploads import read_body, saved
 from e3rg.media.mux import FragmentedMp4Muxer
 from e3rg.media.types import Clip
@@ -97,7 +98,7 @@ async def read_turn(request: Request, services: Services) -> Accepted:
                 f"there is no file field {field!r}; use audio, video or portrait",
                 param=field,
             )
-        body = parse_body(fields)
+        body = parse(TurnBody, fields)
         if body.timeout is not None and body.timeout > limits.timeout_s:
             raise E3RGError(
                 "timeout_too_long",
@@ -170,25 +171,6 @@ def _nothing_said(clip: Clip | None) -> E3RGError:
         param="video",
         status=422,
     )
-
-
-def parse_body(fields: dict[str, Any]) -> TurnBody:
-    """Check the fields' types.
-
-    Raises:
-        E3RGError: ``invalid_type`` or ``unknown_field``, for the first fault.
-    """
-    try:
-        return TurnBody.model_validate(fields)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        param = ".".join(str(part) for part in fault["loc"])[:64] or None
-        if fault["type"] == "extra_forbidden":
-            known = ", ".join(TurnBody.model_fields)
-            raise E3RGError(
-                "unknown_field", f"there is no field {param!r}; the fields are {known}", param=param
-            ) from error
-        raise E3RGError("invalid_type", f"{param}: {fault['msg']}", param=param) from error
 
 
 async def _decode(files: dict[str, UploadFile], services: Services) -> Clip | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from e3rg.messages import Message
 
@@ -16,7 +16,8 @@ class DialogueRequest:
     """A request to a chat model; the fields mean what they mean in OpenAI's API.
 
     With a seed, the same request gives the same reply wherever the engine can promise it, at the
-    price of what it could have reused of earlier requests.
+    price of what it could have reused of earlier requests. ``response_format`` is OpenAI's
+    ``{"type": "json_object"}`` or ``{"type": "json_schema", ...}``; None for free text.
     """
 
     messages: tuple[Message, ...]
@@ -24,8 +25,10 @@ class DialogueRequest:
     temperature: float = 0.3
     top_p: float = 0.8
     frequency_penalty: float = 0.4
+    presence_penalty: float = 0.0
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    response_format: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import cast
 
 from e3rg.config import StageConfig
 from e3rg.stages.deployment import StageClient, StageDeployment
-from e3rg.stages.memory.engine import Episode, MemoryQuery, Retrieval
+from e3rg.stages.memory.engine import Embeddings, Episode, MemoryQuery, Retrieval
 from e3rg.stages.memory.registry import ENGINES
 
 
@@ -27,6 +27,10 @@ class MemoryClient(StageClient):
     async def remember(self, episode: Episode) -> None:
         """See MemoryEngine."""
         await self._call("remember", episode)
+
+    async def embed(self, texts: tuple[str, ...]) -> Embeddings:
+        """See MemoryEngine."""
+        return cast(Embeddings, await self._call("embed", texts))
 
     async def forget(self, user: str) -> int:
         """See MemoryEngine."""

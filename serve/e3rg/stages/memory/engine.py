@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from e3rg.emotions.types import Emotion
 
 
@@ -81,6 +84,19 @@ class Retrieval:
     episodes: tuple[Episode, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Embeddings:
+    """Vectors of texts.
+
+    Attributes:
+        vectors: shape (texts, dimension), rows of length 1.
+        tokens: tokens that were read.
+    """
+
+    vectors: NDArray[np.float32]
+    tokens: int
+
+
 class MemoryEngine(Protocol):
     """Retrieval and storage of empathy memory."""
 
@@ -90,6 +106,10 @@ class MemoryEngine(Protocol):
 
     async def remember(self, episode: Episode) -> None:
         """Store one episode; visible to the next ``retrieve``."""
+        ...
+
+    async def embed(self, texts: tuple[str, ...]) -> Embeddings:
+        """Embed texts as ``retrieve`` embeds its query; each is cut to the model's window."""
         ...
 
     async def forget(self, user: str) -> int:

@@ -1,0 +1,1 @@
+"""Realtime sessions: one conversation over one connection."""

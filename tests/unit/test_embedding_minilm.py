@@ -81,3 +81,9 @@ def test_manifest_names_the_files_that_are_loaded() -> None:
         data = ModelStore(model_dir()).path(name).read_bytes()
         assert len(data) == entry["size"]
         assert hashlib.sha256(data).hexdigest() == entry["sha256"]
+
+
+def test_count_is_what_the_model_reads(embedder: MiniLmEmbedder) -> None:
+    assert embedder.count([]) == 0
+    assert embedder.count(["Hello"]) == 3  # enclosed by [CLS] and [SEP]
+    assert embedder.count(["Hello", "", "word " * 5000]) == 3 + 2 + 128

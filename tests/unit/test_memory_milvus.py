@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -424,3 +425,24 @@ async def test_too_many_calls_are_refused_not_queued(memory: MilvusMemory) -> No
     assert {error.code for error in refused} == {"memory_unavailable"}
     assert len(refused) < len(results)
     assert (await memory.retrieve(MemoryQuery("hello"))).exemplars
+
+
+async def test_embedding_alone_is_what_retrieval_uses(own: MilvusMemory) -> None:
+    texts = ("I lost my dog.", *(f"Line {n} " * n for n in range(1, 40)), "I lost my dog.")
+    found = await own.embed(texts)
+    assert found.vectors.shape == (41, 384)
+    rows = [MiniLmEmbedder.load(ModelStore(model_dir())).embed([text])[0] for text in texts]
+    assert np.allclose(found.vectors, rows, atol=1e-5)
+    assert found.tokens > 41 * 3
+    assert (await own.embed(())).vectors.shape == (0, 384)
+
+
+async def test_embedding_much_stops_when_cancelled(own: MilvusMemory) -> None:
+    working = asyncio.create_task(own.embed(tuple(f"{n} lines " * 40 for n in range(2000))))
+    await asyncio.sleep(0.1)
+    assert not working.done()
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    async with asyncio.timeout(10):  # 2000 texts would take a minute
+        assert (await own.retrieve(MemoryQuery("I lost my dog."))).exemplars
+        await asyncio.to_thread(own.close)

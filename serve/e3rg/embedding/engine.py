@@ -21,3 +21,7 @@ class TextEmbedder(Protocol):
             Array of shape (len(texts), dimension), rows of length 1.
         """
         ...
+
+    def count(self, texts: Sequence[str]) -> int:
+        """Tokens that ``embed`` reads of these texts."""
+        ...

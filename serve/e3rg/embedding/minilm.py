@@ -101,6 +101,11 @@ class MiniLmEmbedder:
             self._remember(text, vector)
         return vectors
 
+    def count(self, texts: Sequence[str]) -> int:
+        """Tokens that ``embed`` reads of these texts, with the two that enclose each of them."""
+        encoded = self._tokenizer.encode_batch_fast(list(map(_clean, texts)))
+        return sum(len(item.ids) for item in encoded)
+
     def _run(self, texts: Sequence[str]) -> NDArray[np.float32]:
         vectors = np.empty((len(texts), _DIMENSION), dtype=np.float32)
         for first in range(0, len(texts), 1024):

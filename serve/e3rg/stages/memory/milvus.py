@@ -10,7 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Self, TypeVar
 
+import numpy as np
 from grpc import RpcError  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 from pymilvus import MilvusException  # type: ignore[import-untyped]
 
 from e3rg.config import ConfigError
@@ -19,7 +21,7 @@ from e3rg.embedding.minilm import MODEL, MiniLmEmbedder
 from e3rg.engines import EngineContext
 from e3rg.errors import E3RGError
 from e3rg.stages.memory.corpus import fingerprint, load_exemplars
-from e3rg.stages.memory.engine import Episode, Exemplar, MemoryQuery, Retrieval
+from e3rg.stages.memory.engine import Embeddings, Episode, Exemplar, MemoryQuery, Retrieval
 from e3rg.stages.memory.ranking import distinct, score
 from e3rg.stages.memory.store import MilvusStore, StoreOptions, Vector, clip
 
@@ -31,6 +33,8 @@ _MOST = 16  # of either kind in one retrieval
 _QUEUE = 64  # calls in work or waiting, for reads and for writes
 _ERASE_S = 300.0
 _WRITE_S = 60.0  # a write may wait behind a flush or an erasure; nobody waits for its answer
+_EMBED_TEXTS = 16  # embedded in one go; between two of these others have a turn
+_EMBED_S = 30.0
 _TEXT = 4000  # characters that are embedded; the embedder cuts to its window
 
 
@@ -187,6 +191,27 @@ class MilvusMemory:
             return
         await self._call(self._writes, _WRITE_S, self._remember, episode)
 
+    async def embed(self, texts: tuple[str, ...]) -> Embeddings:
+        """Embed texts as ``retrieve`` embeds its query; each is cut to the model's window.
+
+        Cancelling the call stops the work within a few texts.
+
+        Raises:
+            E3RGError: ``memory_unavailable`` (503).
+        """
+        vectors = np.empty((len(texts), self._embedder.dimension), dtype=np.float32)
+        tokens = 0
+        # Texts of like length go together, so that little of a batch is padding.
+        order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+        for start in range(0, len(order), _EMBED_TEXTS):
+            rows = order[start : start + _EMBED_TEXTS]
+            part = [texts[row] for row in rows]
+            vectors[rows], count = await self._call(
+                self._reads, _EMBED_S, self._embed_counted, part
+            )
+            tokens += count
+        return Embeddings(vectors, tokens)
+
     async def forget(self, user: str) -> int:
         """Erase all episodes of a user, on disk too; returns how many.
 
@@ -201,6 +226,9 @@ class MilvusMemory:
     def _embed(self, text: str) -> Vector:
         vector: Vector = self._embedder.embed([text])[0]
         return vector
+
+    def _embed_counted(self, texts: list[str]) -> tuple[NDArray[np.float32], int]:
+        return self._embedder.embed(texts), self._embedder.count(texts)
 
     def _find_exemplars(self, vector: Vector, query: MemoryQuery) -> tuple[Exemplar, ...]:
         limit = min(query.exemplars, _MOST)

@@ -8,7 +8,9 @@ from scripted import REPLY, Script, turn_request
 from e3rg.emotions.types import Category
 from e3rg.errors import E3RGError
 from e3rg.media.types import Pcm
+from e3rg.stages.dialogue.engine import DialogueRequest
 from e3rg.stages.memory.engine import MemoryQuery
+from e3rg.stages.speech.engine import SpeechRequest
 from e3rg.turn import events
 from e3rg.turn.conductor import Turn
 from e3rg.turn.request import Modality
@@ -241,16 +243,16 @@ async def test_a_reply_ends_after_whole_sentences_and_what_was_made_is_counted()
 @pytest.mark.parametrize(
     ("stage", "limit", "wanted"),
     [
-        ("understanding", "_RECOGNIZE_S", "emotion"),
-        ("memory", "_MEMORY_S", "memory"),
-        ("speech", "_SPEAK_S", "audio"),
-        ("avatar", "_RENDER_S", "video"),
+        ("understanding", "conductor._RECOGNIZE_S", "emotion"),
+        ("memory", "conductor.MEMORY_S", "memory"),
+        ("speech", "reply._SPEAK_S", "audio"),
+        ("avatar", "film._RENDER_S", "video"),
     ],
 )
 async def test_a_stage_that_hangs_costs_its_part_only(
     stage: str, limit: str, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"e3rg.turn.conductor.{limit}", 0.1)
+    monkeypatch.setattr(f"e3rg.turn.{limit}", 0.1)
     script = Script()
     script.hold[stage] = asyncio.Event()
     _, seen = await run(script)
@@ -269,3 +271,26 @@ async def test_the_deadline_ends_a_turn_whose_reader_has_stopped_reading() -> No
     assert turn.state.status == "failed"
     rest = [event async for event in stream]
     assert rest[-1].error.code == "deadline_exceeded"
+
+
+async def test_what_the_application_asks_reaches_the_model_and_the_voice() -> None:
+    script = Script()
+    await run(
+        script,
+        instructions="Mention the sea.",
+        stop=("END",),
+        top_p=0.5,
+        presence_penalty=1.5,
+        temperature=1.1,
+        speed=1.25,
+        reply_with=Modality.AUDIO,
+    )
+    asked = next(what for stage, what in script.calls if stage == "dialogue")
+    assert isinstance(asked, DialogueRequest)
+    assert "Mention the sea." in asked.messages[0].content
+    assert (asked.stop, asked.top_p, asked.presence_penalty) == (("END",), 0.5, 1.5)
+    # What is not asked stays the engine's own.
+    assert asked.frequency_penalty == DialogueRequest(()).frequency_penalty
+    said = next(what for stage, what in script.calls if stage == "speech")
+    assert isinstance(said, SpeechRequest)
+    assert said.speed == 1.25

@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+MEMORY_S = 10.0
+"""Longest wait for memory."""
+
 
 async def call(stage: str, work: Awaitable[T], limit_s: float) -> T:
     """Await a stage's answer.

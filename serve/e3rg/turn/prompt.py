@@ -27,6 +27,7 @@ def build_prompt(
     emotion: Emotion,
     retrieval: Retrieval,
     history: Sequence[Message] = (),
+    instructions: str = "",
 ) -> tuple[Message, ...]:
     """Compose the messages of a reply.
 
@@ -36,8 +37,11 @@ def build_prompt(
         emotion: what was recognised.
         retrieval: what memory found; all of it is used.
         history: earlier lines, oldest first; the newest that fit are kept.
+        instructions: what the application asks, beside the listener's own profile.
     """
     system = f"You are {identity.name}. {identity.profile} {_RULES}"
+    if instructions:
+        system += f" {instructions}"
     if retrieval.episodes:
         system += " Earlier this person told you: " + " ".join(map(_recall, retrieval.episodes))
     messages = [Message("system", system)]

@@ -16,6 +16,7 @@ import httpx
 import psutil
 import pytest
 import ray
+import shared_data
 from ray import serve
 
 _START_S = 180
@@ -90,11 +91,7 @@ def _ready(address: str) -> bool:
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Measuring data that is not part of the project (see docs/testing.md)."""
-    default = Path(__file__).parents[2] / ".." / "shared"
-    folder = Path(os.environ.get("E3RG_SHARED", default)).resolve() / "data"
-    if not folder.is_dir():
-        pytest.skip(f"shared data not found: {folder} (set E3RG_SHARED)")
-    return folder
+    return shared_data.shared("speech_jfk.flac").parent
 
 
 STAGES = ("understanding", "memory", "dialogue", "speech", "avatar")

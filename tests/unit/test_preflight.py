@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import struct
 import zlib
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from shared_data import shared
 
 from e3rg.config import model_dir
 from e3rg.errors import E3RGError
@@ -25,7 +25,6 @@ from e3rg.vision.face import FaceFinder
 
 Picture = NDArray[np.uint8]
 REPOSITORY = Path(__file__).parents[2]
-SHARED = Path(os.environ.get("E3RG_SHARED", REPOSITORY.parent / "shared"))
 FEATURES = json.loads((REPOSITORY / "scripts/draw_portraits/features.json").read_text())
 STORE = IdentityStore(Path("nowhere"))
 BUILTINS = STORE.list()
@@ -175,10 +174,7 @@ def test_a_drawn_portrait(
 
 
 def test_a_photograph(faces: FaceFinder) -> None:
-    path = SHARED / "portrait_astronaut.png"
-    path = path if path.exists() else SHARED / "data" / "portrait_astronaut.png"
-    if not path.exists():
-        pytest.skip(f"no {path}: set E3RG_SHARED to the folder of shared data")
+    path = shared("portrait_astronaut.png")
     photograph = np.asarray(cv2.imread(str(path)), np.uint8)
     found = {name: outcome(change(photograph), faces) for name, change, _ in PHOTOGRAPH}
     assert found == {name: code for name, _, code in PHOTOGRAPH}

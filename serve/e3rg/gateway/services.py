@@ -18,6 +18,7 @@ from e3rg.media.clips import ClipStore
 from e3rg.media.decoder import MediaDecoder
 from e3rg.media.limits import MediaLimits
 from e3rg.media.types import Clip
+from e3rg.records.database import Database
 from e3rg.records.turns import TurnStore
 from e3rg.turn.state import Stages
 
@@ -35,6 +36,7 @@ class Services:
     profile: Profile
     stages: Stages
     identities: IdentityStore
+    database: Database
     turns: TurnStore
     clips: ClipStore
     decoder: MediaDecoder
@@ -47,13 +49,15 @@ class Services:
         """Open the stores under the data folder."""
         data = data_dir()
         data.mkdir(parents=True, exist_ok=True)
-        turns = TurnStore(os.environ.get("E3RG_DATABASE", f"sqlite:///{data / 'e3rg.db'}"))
+        database = Database(os.environ.get("E3RG_DATABASE", f"sqlite:///{data / 'e3rg.db'}"))
+        turns = TurnStore(database)
         clips = ClipStore(data / "clips")
         identities = IdentityStore(data / "identities")
         return cls(
             profile=profile,
             stages=stages,
             identities=identities,
+            database=database,
             turns=turns,
             clips=clips,
             decoder=MediaDecoder(),
@@ -66,7 +70,7 @@ class Services:
         """End what runs and release everything."""
         await self.runner.close()
         self.decoder.close()
-        self.turns.close()
+        self.database.close()
 
     async def decode(self, path: Path, kind: Literal["audio", "video"]) -> Clip:
         """Decode an upload within the profile's limits."""

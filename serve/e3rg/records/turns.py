@@ -5,27 +5,13 @@ Sound and pictures of the speaker are never kept.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
-from sqlalchemy import JSON, Float, Index, String, Text, create_engine, delete, event, select
-from sqlalchemy.engine import Engine
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy import JSON, Float, Index, String, Text, delete, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from e3rg.errors import E3RGError
-
-T = TypeVar("T")
-
-log = logging.getLogger(__name__)
-
-
-class Base(DeclarativeBase):
-    """Tables of the records."""
+from e3rg.records.database import Base, Database
 
 
 class TurnRecord(Base):
@@ -58,30 +44,20 @@ class TurnRecord(Base):
 
 
 class TurnStore:
-    """The turns of all conversations, in any database that SQLAlchemy knows.
+    """The turns of all conversations.
 
     Args:
-        url: e.g. ``sqlite:////path/e3rg.db``.
+        database: where they are kept.
         keep: newest turns kept; older ones are deleted as new ones come.
     """
 
     _PRUNE_EVERY = 200
-    _MAX_WAITING = 64
-    _TIMEOUT_S = 15.0
 
-    def __init__(self, url: str, keep: int = 100_000) -> None:
-        self._engine = _connect(url)
-        Base.metadata.create_all(self._engine)
+    def __init__(self, database: Database, keep: int = 100_000) -> None:
+        database.create(TurnRecord)
+        self._database = database
         self._keep = keep
         self._saved = 0
-        self._waiting = 0
-        # One writer is what SQLite allows; it also bounds the connections.
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="records")
-
-    def close(self) -> None:
-        """Finish what was begun and close the database."""
-        self._executor.shutdown(wait=True)
-        self._engine.dispose()
 
     async def save(self, record: TurnRecord) -> None:
         """Store a turn; replaces one of the same id.
@@ -97,11 +73,11 @@ class TurnStore:
                 newest = select(TurnRecord.id).order_by(TurnRecord.created.desc()).limit(self._keep)
                 session.execute(delete(TurnRecord).where(TurnRecord.id.not_in(newest)))
 
-        await self._run(work)
+        await self._database.run(work)
 
     async def get(self, turn: str) -> TurnRecord | None:
         """A turn by id."""
-        return await self._run(lambda session: session.get(TurnRecord, turn))
+        return await self._database.run(lambda session: session.get(TurnRecord, turn))
 
     async def conversation(
         self, conversation: str, user: str | None, limit: int
@@ -124,58 +100,4 @@ class TurnStore:
             )
             return list(session.scalars(query))[::-1]
 
-        return await self._run(work)
-
-    async def _run(self, work: Callable[[Session], T]) -> T:
-        def transaction() -> T:
-            with Session(self._engine, expire_on_commit=False) as session, session.begin():
-                return work(session)
-
-        if self._waiting >= self._MAX_WAITING:
-            raise _unavailable("is too busy")
-        loop = asyncio.get_running_loop()
-        self._waiting += 1
-        running = loop.run_in_executor(self._executor, transaction)
-        running.add_done_callback(self._done)
-        try:
-            # Shielded: a record is written whole even if its client has left.
-            async with asyncio.timeout(self._TIMEOUT_S):
-                return await asyncio.shield(running)
-        except TimeoutError as error:
-            raise _unavailable("does not answer") from error
-        except OperationalError as error:
-            if "full" in str(error.orig):
-                raise E3RGError(
-                    "disk_full", "the server's disk is full; free space and try again", status=507
-                ) from error
-            raise _unavailable("does not answer") from error
-        except SQLAlchemyError as error:
-            log.error("the database refused", exc_info=error)
-            raise _unavailable("refused the record") from error
-
-    def _done(self, running: asyncio.Future[T]) -> None:
-        self._waiting -= 1
-        if not running.cancelled():
-            running.exception()  # seen, also when nobody waits any more
-
-
-def _unavailable(what: str) -> E3RGError:
-    return E3RGError(
-        "records_unavailable",
-        f"the server's database {what}; try again shortly",
-        status=503,
-        retry_after=5,
-    )
-
-
-def _connect(url: str) -> Engine:
-    engine = create_engine(url, pool_pre_ping=True)
-    if engine.dialect.name == "sqlite":
-
-        @event.listens_for(engine, "connect")
-        def configure(connection: Any, _: Any) -> None:
-            # Readers in other processes do not wait for the writer, and writers wait their turn.
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA busy_timeout=5000")
-
-    return engine
+        return await self._database.run(work)

@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 export PYTHON
 
-.PHONY: help setup setup-dev run test lint bench lock clean
+.PHONY: help setup setup-dev clients run test lint bench lock clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -15,11 +15,14 @@ setup:
 setup-dev:
 	@scripts/setup.sh dev
 
+clients: setup-dev
+	@scripts/clients.sh
+
 run: setup  ## Set up, get the models, start the listener
 	@.venv/bin/e3rg models pull
 	@exec .venv/bin/e3rg up
 
-test: setup-dev  ## Set up, get the models, run all tests
+test: clients  ## Set up, get the models, run all tests
 	@.venv/bin/e3rg models pull
 	@exec .venv/bin/python -m pytest
 
@@ -28,7 +31,7 @@ lint: setup-dev  ## Check style and types
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
 
-bench: setup-dev  ## Run every benchmark and print its table
+bench: clients  ## Run every benchmark and print its table
 	@.venv/bin/e3rg models pull
 	@set -e; for file in benchmarks/[!_]*.py; do .venv/bin/python "$$file"; done
 
@@ -36,4 +39,4 @@ lock:  ## Remake requirements/*.lock
 	@scripts/lock.sh
 
 clean:  ## Remove what make made here; models and data stay
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis out
+	rm -rf .venv .venv-clients .venv-aiperf .pytest_cache .mypy_cache .ruff_cache .hypothesis out

@@ -18,7 +18,7 @@ compile local.in -o local.lock "$@"
 compile build.in --constraint local.lock -o build.lock "$@"
 compile dev.in --constraint local.lock --constraint build.lock -o dev.lock "$@"
 # Environments of their own: other people's clients, and the load generator.
-compile clients.in -o clients.lock "$@"
+compile clients.in --excludes clients.exclude -o clients.lock "$@"
 compile aiperf.in -o aiperf.lock "$@"
 
 for lock in *.lock; do

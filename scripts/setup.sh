@@ -54,14 +54,7 @@ now=$(pwd; cat pyproject.toml requirements/uv.lock "${locks[@]}" | cksum)
 rm -f "$stamp"
 
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check "$@"; }
-# `pip config get` reads one of pip's files, `list` all of them.
-setting() { pip config list 2>/dev/null | sed -n "s/^global\.$1='\(.*\)'\$/\1/p"; }
-
-# uv reads none of pip's settings; hand over where packages come from and whom to trust.
-index=${PIP_INDEX_URL:-$(setting index-url)}
-[ -n "$index" ] && export UV_DEFAULT_INDEX=${UV_DEFAULT_INDEX:-$index}
-certificates=${PIP_CERT:-$(setting cert)}
-[ -n "$certificates" ] && export SSL_CERT_FILE=${SSL_CERT_FILE:-$certificates}
+. scripts/index.sh "$venv/bin/python"
 
 install_args=(--require-hashes --only-binary :all:)
 for lock in "${locks[@]}"; do install_args+=(-r "$lock"); done

@@ -263,4 +263,4 @@ async def test_not_ready_names_the_stage(client: httpx.AsyncClient, script: Scri
 
 async def test_wrong_methods_say_what_is_allowed(client: httpx.AsyncClient) -> None:
     response = await client.put("/v1/turns")
-    assert (response.status_code, response.headers["allow"]) == (405, "POST")
+    assert (response.status_code, response.headers["allow"]) == (405, "POST, OPTIONS")

@@ -15,9 +15,11 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from e3rg.errors import E3RGError
+from e3rg.gateway.methods import allowed
 
 log = logging.getLogger(__name__)
 
+_RETRY_S = 5.0
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
 
@@ -66,8 +68,8 @@ class RequestId:
 def answer(error: E3RGError) -> JSONResponse:
     """An error as a response."""
     headers = {}
-    if error.retry_after is not None:
-        headers["Retry-After"] = str(math.ceil(error.retry_after))
+    if error.retry_after is not None or error.status in {429, 503}:
+        headers["Retry-After"] = str(math.ceil(error.retry_after or _RETRY_S))
     return JSONResponse(error.to_json(), status_code=error.status, headers=headers)
 
 
@@ -90,4 +92,6 @@ def install(app: FastAPI) -> None:
         message = f"{request.method} {request.url.path}: {error.detail}"
         response = answer(E3RGError(code, message, status=error.status_code))
         response.headers.update(error.headers or {})
+        if error.status_code == 405:
+            response.headers["Allow"] = ", ".join(allowed(request.scope))
         return response

@@ -1,4 +1,4 @@
-"""Readiness: green only while a real turn can be served."""
+"""Routes for whoever runs the server; readiness is green only while a real turn can be served."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
+import prometheus_client
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse, Response
+
 from e3rg.emotions.types import Delivery, Expression
 from e3rg.errors import E3RGError
+from e3rg.gateway import shapes
+from e3rg.gateway.openapi import gives
 from e3rg.gateway.services import Services
 from e3rg.messages import Message
 from e3rg.stages.dialogue.engine import DialogueRequest
 from e3rg.stages.memory.engine import MemoryQuery
 from e3rg.stages.speech.engine import SpeechRequest
 from e3rg.stages.understanding.engine import Utterance
+from e3rg.telemetry.metrics import REGISTRY
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +43,7 @@ class Report:
         """Whether every stage answered."""
         return all(state == "ok" for state in self.stages.values())
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> shapes.Readiness:
         """The body of /readyz."""
         return {"status": "ready" if self.ready else "not_ready", "stages": self.stages}
 
@@ -100,3 +107,43 @@ async def _state(check: Awaitable[Any]) -> str:
         log.error("a health check failed", exc_info=error)
         return "failed"
     return "ok"
+
+
+def router(services: Services) -> APIRouter:
+    """Make the routes."""
+    routes = APIRouter(tags=["operations"])
+    health = Health(services)
+
+    @routes.get("/healthz", response_class=Response, responses=gives(shapes.Alive))
+    async def healthz() -> Response:
+        """The process lives."""
+        return JSONResponse({"status": "ok"})
+
+    @routes.get(
+        "/readyz",
+        response_class=Response,
+        responses={
+            **gives(shapes.Readiness, description="Every stage answers."),
+            **gives(shapes.Readiness, status=503, description="A stage does not answer."),
+        },
+    )
+    async def readyz() -> Response:
+        """A real turn can be served: every stage did a small piece of real work."""
+        report = await health.check()
+        return JSONResponse(report.to_json(), status_code=200 if report.ready else 503)
+
+    @routes.get(
+        "/metrics",
+        response_class=Response,
+        responses={
+            200: {"description": "Done.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+        },
+    )
+    async def metrics() -> Response:
+        """Prometheus metrics."""
+        return Response(
+            prometheus_client.generate_latest(REGISTRY),
+            media_type=prometheus_client.CONTENT_TYPE_LATEST,
+        )
+
+    return routes

@@ -1,13 +1,71 @@
-"""What the OpenAPI document says of routes that read their bodies themselves.
+"""The OpenAPI 3.1 document: what FastAPI cannot derive of routes that read their bodies themselves.
 
-Bodies are read while they arrive, with bounds (uploads.py), so FastAPI cannot derive them.
+Bodies are read while they arrive, with bounds (uploads.py), and answers are written by hand where
+they stream. A route says what it takes and gives with the functions here; the rest follows from
+rules that hold for every route (https://spec.openapis.org/oas/v3.1.1).
 """
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator, Sequence
+from http import HTTPStatus
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
+
+from e3rg.gateway.shapes import EVENTS, Error
+
+_SCHEMAS = "#/components/schemas/"
+_METHODS = ("get", "post", "put", "patch", "delete")
+
+_INTRODUCTION = """\
+An empathetic listener: emotion in; text, speech and a talking head out.
+
+`/v1/turns` is the native protocol. The other `/v1` endpoints are OpenAI's, so that OpenAI's clients
+work with `base_url` set to this server's `/v1`; `/v1/realtime` is a WebSocket and is not in this
+document. Every error has OpenAI's shape, with a stable `code`. Every answer names its request in
+`X-Request-Id`; send one of your own to have it come back.
+"""
+
+TAGS = [
+    {"name": "turns", "description": "The native protocol: one exchange with a listener."},
+    {"name": "identities", "description": "Who listens."},
+    {"name": "openai", "description": "Endpoints for OpenAI's clients."},
+    {"name": "realtime", "description": "Sessions over WebRTC."},
+    {"name": "operations", "description": "For whoever runs the server."},
+]
+
+_REASONS = {
+    400: "A field is missing, unknown or not of its type.",
+    403: "It may not be done, or another site's page asked for it.",
+    404: "There is no such thing.",
+    408: "The body did not arrive in time.",
+    409: "It does not fit what is there.",
+    413: "The body or a file in it is too large.",
+    415: "The body's Content-Type is not taken.",
+    416: "No such part of the file.",
+    422: "Well formed, but it cannot be used: the message says why.",
+    429: "Too many requests.",
+    500: "The server failed; the message holds the request's id.",
+    502: "An engine gave no usable result.",
+    503: "The server is busy, or a stage is away: try again.",
+    504: "It took longer than its time limit.",
+    507: "The server's disk is full.",
+}
+# What reading a body, and the work asked for by it, can end in.
+_BODY = (400, 408, 413, 415, 422, 502, 503, 504, 507)
+
+_REQUEST_ID = {
+    "description": "The request's id; the caller's own if it sent one.",
+    "required": True,
+    "schema": {"type": "string"},
+}
+_RETRY_AFTER = {
+    "description": "Seconds after which a retry makes sense.",
+    "required": True,
+    "schema": {"type": "integer", "minimum": 0},
+}
 
 
 def takes(
@@ -15,6 +73,7 @@ def takes(
     json: type[BaseModel] | None = None,
     form: type[BaseModel] | None = None,
     files: dict[str, bool] | None = None,
+    one_of: Sequence[str] = (),
 ) -> dict[str, Any]:
     """``openapi_extra`` of a route: the body that it reads.
 
@@ -22,15 +81,207 @@ def takes(
         json: model of a JSON body.
         form: model of a multipart body's fields.
         files: the multipart body's file fields, and whether each is required.
+        one_of: fields of which at least one must be there; in JSON, of those that it has.
     """
     content: dict[str, Any] = {}
     if json is not None:
-        content["application/json"] = {"schema": json.model_json_schema()}
-    if form is not None:
-        schema = form.model_json_schema()
+        schema = json.model_json_schema()
+        _demand(schema, one_of)
+        content["application/json"] = {"schema": schema}
+    if form is not None or files:
+        schema = form.model_json_schema() if form else {"type": "object"}
+        for part in schema.get("properties", {}).values():
+            _without_null(part)
+        if form is not None and json is not None:
+            schema["title"] = f"{form.__name__}Form"
         for name, required in (files or {}).items():
             schema.setdefault("properties", {})[name] = {"type": "string", "format": "binary"}
             if required:
                 schema.setdefault("required", []).append(name)
+        _demand(schema, one_of)
         content["multipart/form-data"] = {"schema": schema}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def gives(
+    json: Any = None,
+    *,
+    events: str = "",
+    binary: Sequence[str] = (),
+    status: int = 200,
+    description: str = "Done.",
+) -> dict[int | str, dict[str, Any]]:
+    """``responses`` of a route: its answer in every form that it can have.
+
+    Args:
+        json: type of a JSON answer (a model, a TypedDict).
+        events: what server-sent events are streamed, as Markdown.
+        binary: media types of answers that are bytes.
+        status: of the answer.
+        description: what it is.
+    """
+    content: dict[str, Any] = {}
+    if json is not None:
+        content["application/json"] = {"schema": _schema(json)}
+    if events:
+        description = f"{description}\n\n{events}"
+        content["text/event-stream"] = {"schema": {"type": "string"}}
+    for media_type in binary:
+        content[media_type] = {"schema": {"type": "string", "format": "binary"}}
+    return {status: {"description": description, "content": content}}
+
+
+def fails(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """``responses`` of a route: errors beyond those that follow from what every route does."""
+    return {status: {} for status in statuses}
+
+
+def document(generated: dict[str, Any]) -> dict[str, Any]:
+    """Complete a document that FastAPI has generated.
+
+    Args:
+        generated: as FastAPI makes it; left as it is.
+    """
+    made = copy.deepcopy(generated)
+    made["info"]["description"] = _INTRODUCTION
+    made["info"]["license"] = {"name": "Apache-2.0", "identifier": "Apache-2.0"}
+    made["servers"] = [{"url": "/", "description": "this server"}]
+    made["tags"] = TAGS
+    components = made.setdefault("components", {})
+    schemas: dict[str, Any] = components.setdefault("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    used: set[int] = set()
+    for path, operations in made["paths"].items():
+        for method in _METHODS:
+            if method in operations:
+                used |= _complete(path, method, operations[method])
+    for kind in (*EVENTS.values(), Error):
+        schema = _schema(kind)
+        schemas[_title(schema)] = schema
+    components["responses"] = {_name(status): _error(status) for status in sorted(used)}
+    _hoist(made, schemas)
+    components["schemas"] = dict(sorted(schemas.items()))
+    return made
+
+
+def _complete(path: str, method: str, operation: dict[str, Any]) -> set[int]:
+    """Add the errors that follow from what the operation is; gives their statuses."""
+    responses: dict[str, Any] = operation["responses"]
+    if "HTTPValidationError" in str(responses.get("422", {})):
+        del responses["422"]
+    parameters = operation.get("parameters", [])
+    follow = {500}
+    if any(part["in"] != "path" or set(part["schema"]) - {"type", "title"} for part in parameters):
+        follow.add(400)
+    if "{" in path:
+        follow.add(404)
+    if method != "get":
+        follow.add(403)
+    if "requestBody" in operation:
+        follow.update(_BODY)
+    for status in follow:
+        responses.setdefault(str(status), {})
+    errors: set[int] = set()
+    for number, response in responses.items():
+        status = int(number)
+        content = response.get("content", {})
+        if status >= 400 and not content:
+            errors.add(status)
+            responses[number] = {"$ref": f"#/components/responses/{_name(status)}"}
+            continue
+        if len(content) > 1 and content.get("application/json") == {"schema": {}}:
+            del content["application/json"]  # FastAPI's guess
+        response.setdefault("headers", {})["X-Request-Id"] = _REQUEST_ID
+    operation["responses"] = dict(sorted(responses.items()))
+    return errors
+
+
+def _error(status: int) -> dict[str, Any]:
+    headers = {"X-Request-Id": _REQUEST_ID}
+    if status in {429, 503}:
+        headers["Retry-After"] = _RETRY_AFTER
+    return {
+        "description": _REASONS.get(status, HTTPStatus(status).phrase + "."),
+        "headers": headers,
+        "content": {"application/json": {"schema": {"$ref": f"{_SCHEMAS}Error"}}},
+    }
+
+
+def _name(status: int) -> str:
+    return HTTPStatus(status).phrase.title().replace(" ", "").replace("-", "")
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    return TypeAdapter(kind).json_schema(mode="serialization")
+
+
+def _title(schema: dict[str, Any]) -> str:
+    return str(schema["title"]).replace(" ", "")
+
+
+def _without_null(part: dict[str, Any]) -> None:
+    # A form cannot hold null: what is not known is not sent.
+    kinds = [kind for kind in part.get("anyOf", []) if kind.get("type") != "null"]
+    if len(kinds) == 1 and len(kinds) < len(part["anyOf"]):
+        del part["anyOf"]
+        part.update({**kinds[0], **part})
+    if "default" in part and part["default"] is None:
+        del part["default"]
+
+
+def _demand(schema: dict[str, Any], one_of: Sequence[str]) -> None:
+    names = [name for name in one_of if name in schema["properties"]]
+    for name in names:
+        _without_null(schema["properties"][name])
+    if len(names) == 1:
+        schema.setdefault("required", []).append(names[0])
+    elif names:
+        schema["anyOf"] = [{"required": [name]} for name in names]
+
+
+def _hoist(made: dict[str, Any], schemas: dict[str, Any]) -> None:
+    """Move named object schemas, and what they define, to the components."""
+    for holder, key in list(_schema_places(made)):
+        schema = holder[key]
+        for name, definition in schema.pop("$defs", {}).items():
+            _add(schemas, name, definition)
+        _point(schema)
+        if schema.get("type") == "object" and "title" in schema:
+            holder[key] = {"$ref": _SCHEMAS + _add(schemas, _title(schema), schema)}
+    for schema in list(schemas.values()):
+        for name, definition in schema.pop("$defs", {}).items():
+            _add(schemas, name, definition)
+    for schema in schemas.values():
+        _point(schema)
+
+
+def _schema_places(made: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    for operations in made["paths"].values():
+        for operation in operations.values():
+            bodies = [operation.get("requestBody", {}), *operation["responses"].values()]
+            for body in bodies:
+                for media in body.get("content", {}).values():
+                    if "schema" in media:
+                        yield media, "schema"
+
+
+def _add(schemas: dict[str, Any], name: str, schema: dict[str, Any]) -> str:
+    """Store a schema; one name stands for one schema."""
+    _point(schema)
+    if schemas.setdefault(name, schema) != schema:
+        return _add(schemas, f"{name}_", schema)
+    return name
+
+
+def _point(node: Any) -> None:
+    """Let references to a schema's own definitions point to the components."""
+    if isinstance(node, dict):
+        reference = node.get("$ref")
+        if isinstance(reference, str):
+            node["$ref"] = reference.replace("#/$defs/", _SCHEMAS)
+        for value in node.values():
+            _point(value)
+    elif isinstance(node, list):
+        for value in node:
+            _point(value)

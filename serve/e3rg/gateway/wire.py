@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import cast
 
 from e3rg.emotions.types import Delivery, Emotion
+from e3rg.gateway import shapes
 from e3rg.identities.types import Identity
 from e3rg.records.turns import TurnRecord
 from e3rg.stages.memory.engine import Retrieval
@@ -13,29 +14,29 @@ from e3rg.stages.understanding.engine import Transcript
 from e3rg.turn.events import Usage
 
 
-def emotion_json(emotion: Emotion, delivery: Delivery) -> dict[str, Any]:
+def emotion_json(emotion: Emotion, delivery: Delivery) -> shapes.Emotion:
     """What the speaker feels, and what the listener shows."""
     return {
         "label": emotion.label,
-        "category": emotion.category.value,
+        "category": emotion.category,
         "intensity": round(emotion.intensity, 3),
         "confidence": round(emotion.confidence, 3),
-        "categories": {key.value: round(value, 4) for key, value in emotion.categories.items()},
+        "categories": {key: round(value, 4) for key, value in emotion.categories.items()},
         "modalities": {
             name: {
                 "confidence": round(score.confidence, 3),
-                "categories": {key.value: round(v, 4) for key, v in score.categories.items()},
+                "categories": {key: round(v, 4) for key, v in score.categories.items()},
             }
             for name, score in emotion.modalities.items()
         },
         "listener": {
-            "expression": delivery.expression.value,
+            "expression": delivery.expression,
             "intensity": round(delivery.intensity, 3),
         },
     }
 
 
-def memory_json(retrieval: Retrieval) -> dict[str, Any]:
+def memory_json(retrieval: Retrieval) -> shapes.Memory:
     """What the reply's prompt holds from memory."""
     return {
         "exemplars": [
@@ -60,7 +61,7 @@ def memory_json(retrieval: Retrieval) -> dict[str, Any]:
     }
 
 
-def transcript_json(transcript: Transcript) -> dict[str, Any]:
+def transcript_json(transcript: Transcript) -> shapes.Transcript:
     """What was heard."""
     return {
         "text": transcript.text,
@@ -73,7 +74,7 @@ def transcript_json(transcript: Transcript) -> dict[str, Any]:
     }
 
 
-def usage_json(usage: Usage) -> dict[str, Any]:
+def usage_json(usage: Usage) -> shapes.Usage:
     """What a turn spent."""
     return {
         "prompt_tokens": usage.prompt_tokens,
@@ -84,7 +85,7 @@ def usage_json(usage: Usage) -> dict[str, Any]:
     }
 
 
-def identity_json(identity: Identity) -> dict[str, Any]:
+def identity_json(identity: Identity) -> shapes.Identity:
     """A listener."""
     return {
         "id": identity.id,
@@ -98,8 +99,9 @@ def identity_json(identity: Identity) -> dict[str, Any]:
     }
 
 
-def turn_json(record: TurnRecord, has_clip: bool) -> dict[str, Any]:
+def turn_json(record: TurnRecord, has_clip: bool) -> shapes.Turn:
     """A turn that has ended."""
+    detail = record.detail
     return {
         "id": record.id,
         "object": "turn",
@@ -107,10 +109,15 @@ def turn_json(record: TurnRecord, has_clip: bool) -> dict[str, Any]:
         "user": record.user,
         "identity": record.identity,
         "created": round(record.created, 3),
-        "status": record.status,
+        "status": cast(shapes.Status, record.status),
         "input": {"text": record.text},
         "text": record.reply,
-        **record.detail,
+        "emotion": detail["emotion"],
+        "memory": detail["memory"],
+        "usage": detail["usage"],
+        "timings": detail["timings"],
+        "degraded": detail["degraded"],
+        "error": detail["error"],
         "video": f"/v1/turns/{record.id}/video" if has_clip else None,
     }
 

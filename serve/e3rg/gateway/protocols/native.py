@@ -6,7 +6,7 @@ import json
 import random
 import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
@@ -193,7 +193,7 @@ async def sse(turn: AsyncGenerator[events.TurnEvent, None]) -> AsyncGenerator[by
                 yield _format(name, payload)
 
 
-def _format(name: str, payload: dict[str, Any]) -> bytes:
+def _format(name: str, payload: Mapping[str, object]) -> bytes:
     return f"event: {name}\ndata: {json.dumps(payload, ensure_ascii=False)}\n\n".encode()
 
 
@@ -203,8 +203,8 @@ class _SseEncoder:
     def __init__(self) -> None:
         self._muxer: FragmentedMp4Muxer | None = None
 
-    def encode(self, event: events.TurnEvent) -> list[tuple[str, dict[str, Any]]]:
-        payload: dict[str, Any]
+    def encode(self, event: events.TurnEvent) -> list[tuple[str, Mapping[str, object]]]:
+        payload: Mapping[str, object]
         match event:
             case events.TurnCreated(turn, conversation, identity):
                 payload = {"id": turn, "conversation": conversation, "identity": identity}
@@ -232,12 +232,12 @@ class _SseEncoder:
             case events.TurnFailed(error):
                 return [*self._end(), ("error", error.to_json())]
 
-    def _video(self, event: events.VideoFrames) -> list[tuple[str, dict[str, Any]]]:
+    def _video(self, event: events.VideoFrames) -> list[tuple[str, Mapping[str, object]]]:
         self._muxer = self._muxer or FragmentedMp4Muxer(sample_rate=event.audio.sample_rate)
         data = self._muxer.write(event.packets, event.audio)
         return self._segment(data, event.first_frame, len(event.packets))
 
-    def _end(self) -> list[tuple[str, dict[str, Any]]]:
+    def _end(self) -> list[tuple[str, Mapping[str, object]]]:
         if self._muxer is None:
             return []
         data = self._muxer.finish()
@@ -245,7 +245,7 @@ class _SseEncoder:
 
     def _segment(
         self, data: bytes, first_frame: int | None, frames: int
-    ) -> list[tuple[str, dict[str, Any]]]:
+    ) -> list[tuple[str, Mapping[str, object]]]:
         assert self._muxer is not None
         start = None if first_frame is None else first_frame / FPS
         payload = {

@@ -12,6 +12,7 @@ from e3rg.config import Profile, data_dir
 from e3rg.gateway.catalog import Catalog
 from e3rg.gateway.places import Places
 from e3rg.gateway.turns import TurnRunner
+from e3rg.gateway.videos.videos import Videos
 from e3rg.identities.store import IdentityStore
 from e3rg.identities.types import PortraitRef
 from e3rg.media.clips import ClipStore
@@ -31,6 +32,7 @@ class Services:
         runner: runs turns, a bounded number at once.
         calls: places for calls of one stage alone (chat with the bare model, speech, ...).
         catalog: the models that clients may name.
+        videos: turns as jobs.
     """
 
     profile: Profile
@@ -43,6 +45,7 @@ class Services:
     runner: TurnRunner
     calls: Places
     catalog: Catalog
+    videos: Videos
 
     @classmethod
     def create(cls, profile: Profile, stages: Stages) -> Self:
@@ -53,6 +56,7 @@ class Services:
         turns = TurnStore(database)
         clips = ClipStore(data / "clips")
         identities = IdentityStore(data / "identities")
+        runner = TurnRunner(stages, turns, clips, profile.gateway.max_turns)
         return cls(
             profile=profile,
             stages=stages,
@@ -61,9 +65,10 @@ class Services:
             turns=turns,
             clips=clips,
             decoder=MediaDecoder(),
-            runner=TurnRunner(stages, turns, clips, profile.gateway.max_turns),
+            runner=runner,
             calls=Places(profile.gateway.max_calls),
             catalog=Catalog(profile, identities),
+            videos=Videos.create(database, data / "videos", runner, identities, profile.turn),
         )
 
     async def close(self) -> None:

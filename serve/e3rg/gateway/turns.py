@@ -73,17 +73,33 @@ class TurnRunner:
         """
         return self._places.take()
 
+    @property
+    def spare(self) -> bool:
+        """Whether work that nobody waits for may begin: it never takes the last of several."""
+        return self._places.taken < max(self._places.limit - 1, 1)
+
     async def run(
-        self, request: TurnRequest, place: Place, outcome: Outcome | None = None
+        self,
+        request: TurnRequest,
+        place: Place,
+        outcome: Outcome | None = None,
+        clip_at: Path | None = None,
     ) -> AsyncGenerator[TurnEvent, None]:
         """Run a turn; closing the generator cancels it, and the place is given back at its end.
 
         The last event is sent after the clip and the record are stored, so that both can be read
         as soon as it is seen.
+
+        Args:
+            request: what is asked.
+            place: the place that it runs on.
+            outcome: filled with what it leaves behind.
+            clip_at: where the clip is kept; otherwise among those of all turns, of which the
+                newest are kept.
         """
         place.use()
         turn = Turn(self._stages, request)
-        clip = _Clip()
+        clip = _Clip(clip_at)
         outcome = outcome or Outcome()
         finishing: asyncio.Task[None] | None = None
         self._running.add(turn)
@@ -158,11 +174,12 @@ class TurnRunner:
             )
 
     async def _keep(self, turn: str, clip: _Clip, outcome: Outcome) -> None:
-        path = self._clips.path(turn)
+        path = clip.path or self._clips.path(turn)
         sound = Pcm(b"".join(clip.audio), clip.rate)
         await asyncio.to_thread(write_mp4, clip.packets, sound, path)
         outcome.clip = path
-        await asyncio.to_thread(self._clips.prune)
+        if clip.path is None:
+            await asyncio.to_thread(self._clips.prune)
         self._hold(asyncio.to_thread(_measure_skew, path))
 
 
@@ -175,7 +192,8 @@ def _measure_skew(path: Path) -> None:
 class _Clip:
     """The encoded reply so far; a minute takes about 3 MB."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
         self.packets: list[VideoPacket] = []
         self.audio: list[bytes] = []
         self.rate = 0

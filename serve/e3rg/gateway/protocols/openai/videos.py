@@ -1,12 +1,210 @@
-"""/v1/videos."""
+"""/v1/videos: the listener's answers as jobs that outlive a connection and a restart."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+import asyncio
+import random
+import secrets
+import time
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Annotated, Any, Literal
 
+from fastapi import APIRouter, FastAPI, Query, Request
+from starlette.datastructures import UploadFile
+
+from e3rg.deadline import bounded
+from e3rg.errors import E3RGError
+from e3rg.gateway.bodies import parse
+from e3rg.gateway.files import StoredFile
+from e3rg.gateway.intake import clean_text
+from e3rg.gateway.openapi import takes
+from e3rg.gateway.protocols.openai.videos_wire import (
+    SECONDS,
+    SIZES,
+    Video,
+    VideoBody,
+    VideoDeleted,
+    VideoList,
+    video_of,
+)
 from e3rg.gateway.services import Services
+from e3rg.gateway.uploads import read_body
+from e3rg.gateway.videos.files import MEDIA_TYPES
+from e3rg.identities.types import MAX_PORTRAIT_BYTES
+from e3rg.records.jobs import VideoJob
+
+_FILE = "input_reference"
+_INSPECT_S = 30.0
+_BYTES = {"schema": {"type": "string", "format": "binary"}}
+_CONTENT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The file.",
+        "content": dict.fromkeys(sorted(set(MEDIA_TYPES.values())), _BYTES),
+    },
+    206: {
+        "description": "The part that `Range` asked for (RFC 9110 section 14).",
+        "content": dict.fromkeys(sorted(set(MEDIA_TYPES.values())), _BYTES),
+    },
+    409: {"description": "The video is not finished."},
+    416: {"description": "The file has no such part."},
+}
 
 
 def router(services: Services) -> APIRouter:
-    """Make the routes."""
-    return APIRouter()
+    """Make the routes; the worker of this replica runs as long as they are served."""
+    videos = services.videos
+
+    @asynccontextmanager
+    async def working(app: FastAPI) -> AsyncGenerator[None, None]:
+        videos.worker.start()
+        yield
+        await videos.worker.close()
+
+    routes = APIRouter(prefix="/v1/videos", lifespan=working)
+
+    @routes.post(
+        "",
+        response_model=Video,
+        openapi_extra=takes(json=VideoBody, form=VideoBody, files={_FILE: False}),
+    )
+    async def create_video(request: Request) -> Video:
+        """Have a listener answer what somebody says, as a video that is made later."""
+        job, portrait = await _read(request, services)
+        await videos.add(job, portrait)
+        return video_of(job)
+
+    @routes.get("", response_model=VideoList)
+    async def list_videos(
+        after: Annotated[
+            str | None, Query(description="id that the page before ended with")
+        ] = None,
+        limit: Annotated[int, Query(ge=1, le=100)] = 20,
+        order: Literal["asc", "desc"] = "desc",
+    ) -> VideoList:
+        """All videos, by the time they were asked for."""
+        page = await videos.page(limit, after, order == "desc")
+        listed = [video_of(job) for job in page.jobs]
+        return VideoList(
+            data=listed,
+            first_id=listed[0].id if listed else None,
+            last_id=listed[-1].id if listed else None,
+            has_more=page.more,
+        )
+
+    @routes.get("/{video_id}", response_model=Video)
+    async def retrieve_video(video_id: str) -> Video:
+        """A video job as it stands."""
+        return video_of(await videos.get(video_id))
+
+    @routes.delete("/{video_id}", response_model=VideoDeleted)
+    async def delete_video(video_id: str) -> VideoDeleted:
+        """Delete a video; if it is being made, that stops."""
+        await videos.delete(video_id)
+        return VideoDeleted(id=video_id)
+
+    @routes.get("/{video_id}/content", response_class=StoredFile, responses=_CONTENT)
+    async def download_video_content(
+        video_id: str, variant: Literal["video", "thumbnail", "spritesheet"] = "video"
+    ) -> StoredFile:
+        """The finished video, its middle frame, or a sheet of its frames."""
+        expired = E3RGError(
+            "video_expired",
+            f"the files of video {video_id} are no longer kept; create it again with its seed",
+            param="video_id",
+            status=404,
+        )
+        path = await videos.result(video_id, variant)
+        return StoredFile(path, MEDIA_TYPES[variant], expired)
+
+    return routes
+
+
+async def _read(request: Request, services: Services) -> tuple[VideoJob, bytes | None]:
+    """Read and check a request: what is accepted can be made.
+
+    Raises:
+        E3RGError: naming the field and the fix.
+    """
+    async with AsyncExitStack() as stack:
+        fields, files = await read_body(request, stack, MAX_PORTRAIT_BYTES)
+        # The client spells {"image_url": ...} of a form as input_reference[image_url].
+        linked = [name for name in fields if name == _FILE or name.startswith(f"{_FILE}[")]
+        if any(fields[name] not in (None, "") for name in linked):
+            raise E3RGError(
+                "unsupported_parameter",
+                f"{_FILE} by address or file id is not taken; send the picture itself as a file",
+                param=_FILE,
+            )
+        for name in files:
+            if name != _FILE:
+                raise E3RGError(
+                    "unknown_field", f"there is no file field {name!r}; use {_FILE}", param=name
+                )
+        form = request.headers.get("content-type", "").startswith("multipart/")
+        fields = {name: value for name, value in fields.items() if name not in linked}
+        body = parse(VideoBody, fields, strict=not form)
+        job = await _job(body, services)
+        if _FILE not in files:
+            return job, None
+        job.own_portrait = True
+        return job, await _portrait(files[_FILE], services)
+
+
+async def _job(body: VideoBody, services: Services) -> VideoJob:
+    limits = services.profile.turn
+    if body.seconds not in SECONDS:
+        raise E3RGError(
+            "unsupported_seconds",
+            f"seconds is {body.seconds[:16]!r}; use one of {', '.join(SECONDS)}",
+            param="seconds",
+        )
+    if body.size not in SIZES:
+        raise E3RGError(
+            "unsupported_size",
+            f"size is {body.size[:16]!r}; the listeners are filmed in {', '.join(SIZES)} only",
+            param="size",
+        )
+    prompt = clean_text(body.prompt, limits.max_text_chars, limits.languages, "prompt")
+    model = await services.catalog.find(body.model, "listener")
+    if model.identity is not None and body.identity not in (None, model.identity):
+        raise E3RGError(
+            "identity_conflict",
+            f"model {model.id} is the listener {model.identity}, not {body.identity}; send one",
+            param="identity",
+        )
+    asked = model.identity or body.identity
+    find = services.identities
+    identity = await (
+        asyncio.to_thread(find.get, asked) if asked else asyncio.to_thread(find.default)
+    )
+    return VideoJob(
+        id=f"video_{secrets.token_hex(12)}",
+        created=time.time(),
+        model=model.id,
+        prompt=prompt,
+        seconds=int(body.seconds),
+        identity=identity.id,
+        own_portrait=False,
+        user=body.user,
+        policy=body.policy.value,
+        seed=random.getrandbits(31) if body.seed is None else body.seed,
+        status="queued",
+        progress=0,
+        attempts=0,
+        lease=0.0,
+    )
+
+
+async def _portrait(upload: UploadFile, services: Services) -> bytes:
+    """Read and preflight the listener's portrait: a job that cannot be made is not accepted."""
+    portrait = await upload.read()
+    try:
+        with services.calls.take():
+            async with bounded(time.time() + _INSPECT_S):
+                await services.stages.avatar.inspect(portrait)
+    except E3RGError as error:
+        if error.param == "portrait":
+            error.param = _FILE
+        raise
+    return portrait

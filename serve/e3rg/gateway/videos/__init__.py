@@ -1,0 +1,1 @@
+"""Video jobs: accepted, worked on and kept."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
-from e3rg.config import Profile, data_dir
+from e3rg.config import Profile, data_dir, model_dir
 from e3rg.gateway.catalog import Catalog
 from e3rg.gateway.places import Places
 from e3rg.gateway.turns import TurnRunner
@@ -19,9 +19,11 @@ from e3rg.media.clips import ClipStore
 from e3rg.media.decoder import MediaDecoder
 from e3rg.media.limits import MediaLimits
 from e3rg.media.types import Clip
+from e3rg.models.store import ModelStore
 from e3rg.records.database import Database
 from e3rg.records.turns import TurnStore
 from e3rg.turn.state import Stages
+from e3rg.vad.silero import SileroVad
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class Services:
         runner: runs turns, a bounded number at once.
         calls: places for calls of one stage alone (chat with the bare model, speech, ...).
         catalog: the models that clients may name.
+        sessions: places for realtime sessions, whatever carries them.
+        vad: hears where speech begins and ends.
         videos: turns as jobs.
     """
 
@@ -45,6 +49,8 @@ class Services:
     runner: TurnRunner
     calls: Places
     catalog: Catalog
+    sessions: Places
+    vad: SileroVad
     videos: Videos
 
     @classmethod
@@ -68,6 +74,8 @@ class Services:
             runner=runner,
             calls=Places(profile.gateway.max_calls),
             catalog=Catalog(profile, identities),
+            sessions=Places(profile.gateway.max_sessions),
+            vad=SileroVad(ModelStore(model_dir())),
             videos=Videos.create(database, data / "videos", runner, identities, profile.turn),
         )
 

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Coroutine
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +40,13 @@ class Outcome:
         record: what was (to be) recorded.
         clip: the finished clip, if there is one.
         fault: why the clip or the record could not be stored.
+        settled: set when no stage works for the turn any more and it is recorded.
     """
 
     record: TurnRecord | None = None
     clip: Path | None = None
     fault: E3RGError | None = None
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class TurnRunner:
@@ -159,6 +161,7 @@ class TurnRunner:
         finally:
             self._running.discard(turn)
             place.release()
+            outcome.settled.set()
 
     async def _guarded(self, outcome: Outcome, storing: Coroutine[Any, Any, None]) -> None:
         """Store something; a failure is kept for the caller and costs nothing else."""

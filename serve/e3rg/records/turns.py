@@ -79,6 +79,21 @@ class TurnStore:
         """A turn by id."""
         return await self._database.run(lambda session: session.get(TurnRecord, turn))
 
+    async def set_reply(self, turn: str, reply: str) -> TurnRecord | None:
+        """Change a turn's reply to what was heard of it.
+
+        Returns:
+            The record as it is now, or None if there is none.
+        """
+
+        def work(session: Session) -> TurnRecord | None:
+            record = session.get(TurnRecord, turn)
+            if record is not None:
+                record.reply = reply
+            return record
+
+        return await self._database.run(work)
+
     async def conversation(
         self, conversation: str, user: str | None, limit: int
     ) -> list[TurnRecord]:

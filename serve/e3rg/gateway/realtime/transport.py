@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from e3rg.gateway.realtime.formats import AudioFormat
 from e3rg.turn.events import AudioChunk, VideoFrames
 
 
@@ -11,14 +12,16 @@ class Transport(Protocol):
     """The way to one client: events, and the sound and picture of one response at a time.
 
     Nothing here blocks the turn for longer than its own bounded buffer; a client that takes nothing
-    for too long is closed.
+    for too long is closed. After ``close`` every method does nothing.
     """
 
     async def send(self, event: dict[str, Any]) -> None:
         """Send a server event (https://platform.openai.com/docs/api-reference/realtime)."""
         ...
 
-    async def begin(self, response: str, item: str, *, video: bool) -> None:
+    async def begin(
+        self, response: str, item: str, *, video: bool, audio_format: AudioFormat
+    ) -> None:
         """The media that follow belong to this response and its message item.
 
         Args:
@@ -26,6 +29,7 @@ class Transport(Protocol):
             item: id of the assistant's message.
             video: pictures will come; sound then comes with them (VideoFrames.audio), so that both
                 share one clock, and ``audio`` only says what is spoken.
+            audio_format: of sound that is sent as events; media tracks have their own.
         """
         ...
 
@@ -42,12 +46,15 @@ class Transport(Protocol):
         ...
 
     def clear(self) -> None:
-        """Play nothing more of this response: at once, whatever is buffered."""
+        """Play nothing more of this response: at once, whatever is buffered or comes yet."""
         ...
 
     @property
     def heard_s(self) -> float:
-        """Seconds of the current response's sound that the person has heard, or can have."""
+        """Seconds of the newest response's sound that the person has heard, or can have.
+
+        It keeps its value after ``clear``.
+        """
         ...
 
     async def close(self, code: int, reason: str) -> None:

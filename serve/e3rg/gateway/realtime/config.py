@@ -1,0 +1,308 @@
+"""What a client may set on a session and on a response, checked.
+
+https://platform.openai.com/docs/api-reference/realtime-client-events/session/update
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from e3rg.errors import E3RGError
+from e3rg.gateway.bodies import parse
+from e3rg.gateway.realtime.formats import AudioFormat
+
+_Ms = Annotated[int, Field(ge=0, le=10_000)]
+_Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+_Instructions = Annotated[str, Field(max_length=16_000)]
+_Tokens = Annotated[int, Field(ge=1, le=4096)] | Literal["inf"]
+_Modalities = Annotated[list[Literal["text", "audio"]], Field(min_length=1, max_length=1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class PcmFormat(_Strict):
+    """16-bit little-endian mono at 24 kHz."""
+
+    type: Literal["audio/pcm"] = "audio/pcm"
+    rate: Literal[24000] = 24000
+
+
+class G711Format(_Strict):
+    """G.711 at 8 kHz."""
+
+    type: Literal["audio/pcmu", "audio/pcma"]
+
+
+Format = Annotated[PcmFormat | G711Format, Field(discriminator="type")]
+
+
+class ServerVad(_Strict):
+    """Turns end after silence."""
+
+    type: Literal["server_vad"] = "server_vad"
+    threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    prefix_padding_ms: _Ms = 300
+    silence_duration_ms: _Ms = 500
+    create_response: bool = True
+    interrupt_response: bool = True
+    idle_timeout_ms: Annotated[int, Field(ge=5_000, le=30_000)] | None = None
+
+
+class SemanticVad(_Strict):
+    """Taken as server VAD whose silence follows from the eagerness: no model reads the words."""
+
+    type: Literal["semantic_vad"]
+    eagerness: Literal["low", "medium", "high", "auto"] = "auto"
+    create_response: bool = True
+    interrupt_response: bool = True
+
+    def as_server_vad(self) -> ServerVad:
+        """The silence that ends a turn: longer for a less eager listener."""
+        silence = {"low": 1_000, "medium": 600, "auto": 600, "high": 400}[self.eagerness]
+        return ServerVad(
+            silence_duration_ms=silence,
+            create_response=self.create_response,
+            interrupt_response=self.interrupt_response,
+        )
+
+
+TurnDetection = Annotated[ServerVad | SemanticVad, Field(discriminator="type")]
+
+
+class Transcription(_Strict):
+    """Whether the speaker's words are told; the listener's own recogniser hears them."""
+
+    model: Annotated[str, Field(max_length=128)] | None = None
+    language: Annotated[str, Field(max_length=16)] | None = None
+    prompt: Annotated[str, Field(max_length=4_000)] | None = None
+
+
+class AudioInput(_Strict):
+    """What comes in."""
+
+    format: Format = PcmFormat()
+    noise_reduction: dict[str, Any] | None = None
+    transcription: Transcription | None = Transcription()
+    turn_detection: TurnDetection | None = ServerVad()
+
+
+class VoiceId(_Strict):
+    """A voice named by an object."""
+
+    id: Annotated[str, Field(max_length=64)]
+
+
+class AudioOutput(_Strict):
+    """What goes out."""
+
+    format: Format = PcmFormat()
+    speed: Annotated[float, Field(ge=0.25, le=1.5)] = 1.0
+    voice: Annotated[str, Field(max_length=64)] | VoiceId | None = None
+
+
+class Audio(_Strict):
+    """Sound, both ways."""
+
+    input: AudioInput = AudioInput()
+    output: AudioOutput = AudioOutput()
+
+
+class Extension(_Strict):
+    """``session.e3rg``: what OpenAI's API has no words for.
+
+    ``video`` None means what the connection brings: on WebRTC the offer's video, else none.
+    """
+
+    identity: _Id | None = None
+    policy: Literal["empathise", "mirror"] = "empathise"
+    user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    conversation: _Id | None = None
+    video: bool | None = None
+    degrade: Literal["allow", "never"] = "allow"
+
+
+class Settings(_Strict):
+    """A session, as ``session.update`` sets it and ``session.created`` shows it."""
+
+    type: Literal["realtime"] = "realtime"
+    model: Annotated[str, Field(max_length=128)] | None = None
+    output_modalities: _Modalities = ["audio"]
+    instructions: _Instructions = ""
+    audio: Audio = Audio()
+    max_output_tokens: _Tokens = "inf"
+    include: list[Any] | None = None
+    tools: list[Any] = []
+    tool_choice: Any = "auto"
+    prompt: dict[str, Any] | None = None
+    tracing: Any = None
+    truncation: Any = "auto"
+    reasoning: dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    e3rg: Extension = Extension()
+
+    @property
+    def vad(self) -> ServerVad | None:
+        """Turn detection, or None where the client commits by itself."""
+        detection = self.audio.input.turn_detection
+        return detection.as_server_vad() if isinstance(detection, SemanticVad) else detection
+
+
+class ResponseOutput(_Strict):
+    """``response.audio.output``."""
+
+    format: Format | None = None
+    voice: Annotated[str, Field(max_length=64)] | VoiceId | None = None
+
+
+class ResponseAudio(_Strict):
+    """``response.audio``."""
+
+    output: ResponseOutput = ResponseOutput()
+
+
+class ResponseParams(_Strict):
+    """``response.create``: what differs from the session for this response alone."""
+
+    audio: ResponseAudio = ResponseAudio()
+    conversation: Literal["auto", "none"] = "auto"
+    input: Annotated[list[dict[str, Any]], Field(max_length=100)] | None = None
+    instructions: _Instructions | None = None
+    max_output_tokens: _Tokens | None = None
+    metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None
+    output_modalities: _Modalities | None = None
+    tools: list[Any] | None = None
+    tool_choice: Any = None
+    prompt: dict[str, Any] | None = None
+    reasoning: dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+
+
+_BETA = {
+    "modalities",
+    "voice",
+    "input_audio_format",
+    "output_audio_format",
+    "input_audio_transcription",
+    "turn_detection",
+    "temperature",
+    "max_response_output_tokens",
+}
+# Objects whose fields are set one by one; the others are replaced as a whole.
+_MERGED = {"audio", "input", "output", "e3rg"}
+
+
+def updated(settings: Settings, changes: Any) -> Settings:
+    """The settings after a ``session.update``.
+
+    Raises:
+        E3RGError: naming the field; then nothing has changed.
+    """
+    if not isinstance(changes, dict):
+        raise E3RGError("invalid_type", "session: an object is wanted", param="session")
+    beta = sorted(_BETA & changes.keys())
+    if beta:
+        raise E3RGError(
+            "beta_api_shape_disabled",
+            f"session.{beta[0]} is of the beta realtime API; send the current one's session.audio, "
+            "session.output_modalities and session.max_output_tokens",
+            param=f"session.{beta[0]}",
+        )
+    if changes.get("type") == "transcription":
+        raise E3RGError(
+            "unsupported_parameter",
+            "transcription sessions are not served here; use a session of type realtime with "
+            "turn_detection.create_response false, or POST /v1/audio/transcriptions",
+            param="session.type",
+        )
+    if "type" not in changes:
+        raise E3RGError(
+            "missing_required_parameter",
+            'session.type is missing; send "realtime"',
+            param="session.type",
+        )
+    try:
+        new = parse(Settings, _merge(settings.model_dump(), changes), strict=True)
+        _refuse_tools(new.tools, new.tool_choice, new.prompt)
+        if new.include:
+            raise _unsupported("include", "log probabilities are not known here; leave it out")
+        if new.audio.input.noise_reduction is not None:
+            raise _unsupported(
+                "audio.input.noise_reduction", "sound is taken as it comes; set it to null"
+            )
+        if new.audio.output.speed != 1.0:
+            raise _unsupported(
+                "audio.output.speed", "the listener speaks at its own speed; leave it at 1"
+            )
+        if new.e3rg.user is not None and not new.e3rg.user.isprintable():
+            raise E3RGError("invalid_type", "e3rg.user is not printable", param="e3rg.user")
+    except E3RGError as error:
+        raise _under("session", error) from error
+    return new
+
+
+def response_params(changes: Any) -> ResponseParams:
+    """The parameters of a ``response.create``.
+
+    Raises:
+        E3RGError: naming the field.
+    """
+    if not isinstance(changes, dict):
+        raise E3RGError("invalid_type", "response: an object is wanted", param="response")
+    if "modalities" in changes:
+        raise E3RGError(
+            "beta_api_shape_disabled",
+            "response.modalities is of the beta realtime API; send response.output_modalities",
+            param="response.modalities",
+        )
+    given = {name: value for name, value in changes.items() if value is not None}
+    try:
+        params = parse(ResponseParams, given, strict=True)
+        _refuse_tools(params.tools, params.tool_choice, params.prompt)
+    except E3RGError as error:
+        raise _under("response", error) from error
+    return params
+
+
+def voice_name(voice: str | VoiceId | None) -> str | None:
+    """The name in either of its forms."""
+    return voice.id if isinstance(voice, VoiceId) else voice
+
+
+def format_name(audio_format: PcmFormat | G711Format) -> AudioFormat:
+    """The format's type."""
+    return audio_format.type
+
+
+def _merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(old)
+    for key, value in new.items():
+        before = merged.get(key)
+        if key in _MERGED and isinstance(before, dict) and isinstance(value, dict):
+            merged[key] = _merge(before, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _refuse_tools(tools: list[Any] | None, choice: Any, prompt: Any) -> None:
+    if tools:
+        raise _unsupported("tools", "the listener calls no tools; send none")
+    if choice not in (None, "auto", "none"):
+        raise _unsupported("tool_choice", "the listener calls no tools; send auto or none")
+    if prompt is not None:
+        raise _unsupported("prompt", "there are no stored prompts; use instructions")
+
+
+def _unsupported(param: str, message: str) -> E3RGError:
+    return E3RGError("unsupported_parameter", f"{param}: {message}", param=param)
+
+
+def _under(parent: str, error: E3RGError) -> E3RGError:
+    param = f"{parent}.{error.param}" if error.param else parent
+    return E3RGError(
+        error.code, error.message, param=param, status=error.status, retry_after=error.retry_after
+    )

@@ -1,6 +1,7 @@
 """Both dialogue engines on the real model; the remote one talks to llama.cpp's own HTTP server."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -148,6 +149,63 @@ async def test_a_history_beyond_the_window_is_cut(llama: LlamaDialogue) -> None:
     assert room / 2 < first.prompt_tokens <= room  # an exchange less, not all of them
 
 
+async def test_unchanged_messages_are_read_or_refused(llama: LlamaDialogue) -> None:
+    whole = {"max_tokens": None, "temperature": None, "top_p": None, "frequency_penalty": None}
+    talk = tuple(Message("user", f"Line {number}: " + "😭" * 40) for number in range(15))
+    with pytest.raises(E3RGError, match=r"needs \d+ tokens, but .* holds 1024") as caught:
+        await collect(llama.stream(DialogueRequest(talk, truncate=False, **whole)))  # type: ignore[arg-type]
+    assert caught.value.code == "context_length_exceeded"
+    long = Message("user", "Tell a very long story. " * 165)
+    request = DialogueRequest((long,), truncate=False, **whole)  # type: ignore[arg-type]
+    last = (await collect(llama.stream(request)))[-1]
+    assert last.prompt_tokens + last.completion_tokens <= 1024
+    assert last.finish_reason == "length" or last.completion_tokens < 1024 - last.prompt_tokens
+
+
+def test_the_cheap_bound_is_never_below_the_count(llama: LlamaDialogue) -> None:
+    for text in ("a", "😭" * 50, "∰ " * 80, "\x00\x01", "<|im_start|>" * 20, "Z̸͔̈́a̷l" * 30):
+        for roles in (("user",), ("system", "user"), ("user", "assistant") * 4 + ("user",)):
+            messages = tuple(Message(role, text) for role in roles)  # type: ignore[arg-type]
+            tokens = llama._count(messages)
+            request = DialogueRequest(messages, max_tokens=1024 - tokens + 1)
+            assert not llama._surely_fits(request)
+
+
+@pytest.mark.parametrize("kind", ["json_object", "json_schema"])
+async def test_replies_in_json(engine: DialogueEngine, kind: str) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer"}},
+        "required": ["name", "age"],
+        "additionalProperties": False,
+    }
+    wanted: dict[str, Any] = {"type": kind}
+    if kind == "json_schema":
+        wanted["json_schema"] = {"name": "person", "schema": schema}
+    request = ask("A person as JSON: name, age.", max_tokens=80, seed=1, response_format=wanted)
+    deltas = await collect(engine.stream(request))
+    assert deltas[-1].finish_reason == "stop"
+    answer = json.loads("".join(delta.text for delta in deltas))
+    assert isinstance(answer, dict)
+    if kind == "json_schema":
+        assert set(answer) == {"name", "age"} and isinstance(answer["age"], int)
+
+
+async def test_what_llama_cannot_begin_is_the_callers_fault(llama: LlamaDialogue) -> None:
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "nonsense"}}}
+    for request, code in (
+        (ask(response_format=wanted), "invalid_json_schema"),
+        (
+            DialogueRequest((Message("assistant", "a"), Message("assistant", "b"))),
+            "invalid_messages",
+        ),
+    ):
+        with pytest.raises(E3RGError) as caught:
+            await collect(llama.stream(request))
+        assert (caught.value.code, caught.value.status) == (code, 400)
+    assert llama.generating == 0
+
+
 def test_tokens_are_counted_as_the_model_does(llama: LlamaDialogue) -> None:
     messages = [Message("system", "You are Ana."), Message("user", "hi " * 2000)]
     answers: list[dict[str, Any]] = []
@@ -155,9 +213,9 @@ def test_tokens_are_counted_as_the_model_does(llama: LlamaDialogue) -> None:
     llama._server.handle_chat_completions({"messages": wire, "stream": True}, answers.append)
     error = answers[-1]["error"]
     assert llama._count(messages) == error["n_prompt_tokens"]
-    failure = _failure(answers[-1], 160)  # should the count ever miss
+    failure = _failure(answers[-1], ask())  # should the count ever miss
     assert (failure.code, failure.param) == ("context_length_exceeded", "text")
-    assert _failure({"error": {"message": "no context left"}}, 1).code == "dialogue_failed"
+    assert _failure({"error": {"message": "no context left"}}, ask()).code == "dialogue_failed"
 
 
 async def test_the_deadline_reaches_the_engine(llama: LlamaDialogue) -> None:

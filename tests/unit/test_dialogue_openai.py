@@ -1,6 +1,7 @@
 """The remote engine against small servers that do one thing wrong."""
 
 import asyncio
+import dataclasses
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -74,6 +75,36 @@ async def test_a_refusal_keeps_the_servers_words_back(caplog: pytest.LogCaptureF
     assert (caught.value.code, caught.value.status) == ("dialogue_failed", 502)
     assert "sk-" not in caught.value.message
     assert "Incorrect API key" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "error", ['"code": "context_length_exceeded"', '"type": "exceed_context_size_error"']
+)
+async def test_a_prompt_that_is_too_long_is_the_callers_fault(error: str) -> None:
+    async def refuse(writer: asyncio.StreamWriter) -> None:
+        body = b'{"error": {"message": "too long", %s}}' % error.encode()
+        writer.write(
+            b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
+            b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+        )
+
+    async with remote(refuse, []) as engine:
+        with pytest.raises(E3RGError) as caught:
+            await anext(engine.stream(REQUEST))
+    assert (caught.value.code, caught.value.status) == ("context_length_exceeded", 400)
+
+
+async def test_only_what_is_chosen_is_sent() -> None:
+    async def speak(writer: asyncio.StreamWriter) -> None:
+        writer.write(OK + event("Hi") + event(None, 1) + b"data: [DONE]\n\n")
+
+    bodies: list[bytes] = []
+    engines_own = dataclasses.replace(
+        REQUEST, max_tokens=None, temperature=None, top_p=None, frequency_penalty=None
+    )
+    async with remote(speak, bodies) as engine:
+        assert [delta async for delta in engine.stream(engines_own)]
+    assert set(json.loads(bodies[0])) == {"model", "messages", "stream", "stream_options"}
 
 
 async def test_the_next_piece_has_its_own_time_limit() -> None:

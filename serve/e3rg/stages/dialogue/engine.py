@@ -15,20 +15,32 @@ FinishReason = Literal["stop", "length"]
 class DialogueRequest:
     """A request to a chat model; the fields mean what they mean in OpenAI's API.
 
-    With a seed, the same request gives the same reply wherever the engine can promise it, at the
-    price of what it could have reused of earlier requests. ``response_format`` is OpenAI's
-    ``{"type": "json_object"}`` or ``{"type": "json_schema", ...}``; None for free text.
+    Attributes:
+        messages: the conversation, oldest first.
+        max_tokens: bound of the reply; None for whatever the window leaves.
+        temperature: of the sampling; None, here and below, for the engine's own default.
+        top_p: of the sampling.
+        frequency_penalty: of the sampling.
+        presence_penalty: of the sampling.
+        seed: the same request gives the same reply wherever the engine can promise it, at the
+            price of what it could have reused of earlier requests.
+        stop: the reply ends before any of these.
+        response_format: OpenAI's ``{"type": "json_object"}`` or ``{"type": "json_schema", ...}``;
+            None for free text.
+        truncate: leave out the oldest exchanges of a conversation that is too long; otherwise the
+            messages are read unchanged or refused, and a reply that fills the window ends there.
     """
 
     messages: tuple[Message, ...]
-    max_tokens: int = 160
-    temperature: float = 0.3
-    top_p: float = 0.8
-    frequency_penalty: float = 0.4
-    presence_penalty: float = 0.0
+    max_tokens: int | None = 160
+    temperature: float | None = 0.3
+    top_p: float | None = 0.8
+    frequency_penalty: float | None = 0.4
+    presence_penalty: float | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()
     response_format: dict[str, Any] | None = None
+    truncate: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,18 @@ log = logging.getLogger(__name__)
 
 # Tokens of a prompt that are read at once: a reply can be stopped after each batch of them.
 _PROMPT_BATCH = 128
+# More than a chat template adds to each message, and than it writes by itself.
+_MESSAGE_TOKENS, _TEMPLATE_TOKENS = 16, 64
+_OPTIONS = (
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "response_format",
+)
+# llama.cpp's own mark for no seed (LLAMA_DEFAULT_SEED in include/llama.h).
+_NO_SEED = 2**32 - 1
 
 
 class LlamaDialogue:
@@ -112,11 +124,10 @@ class LlamaDialogue:
         """Generate a reply; closing the iterator stops the generation within one token,
         or one batch of the prompt.
 
-        The oldest exchanges of a conversation that is too long are left out.
-
         Raises:
-            E3RGError: ``context_length_exceeded`` (param ``text``), ``dialogue_busy`` (503),
-                ``dialogue_unavailable`` (503; the engine closes) or ``dialogue_failed`` (502).
+            E3RGError: ``context_length_exceeded`` (param ``text``), ``invalid_json_schema`` or
+                ``invalid_messages``; ``dialogue_busy`` (503), ``dialogue_unavailable`` (503; the
+                engine closes) or ``dialogue_failed`` (502).
         """
         if self.generating >= self._room:
             raise E3RGError(
@@ -151,7 +162,7 @@ class LlamaDialogue:
         try:
             ended = False
             while (chunk := await chunks.get()) is not None:
-                delta = _delta(chunk, request.max_tokens)
+                delta = _delta(chunk, request)
                 if delta is not None:
                     ended = ended or delta.finish_reason is not None
                     yield delta
@@ -159,7 +170,11 @@ class LlamaDialogue:
                 return
             if running.cancelled() or stopped.is_set():
                 raise _closed()
-            raise _failure(running.result(), request.max_tokens)
+            try:
+                answer = running.result()
+            except (TypeError, ValueError) as error:
+                raise _refused(error, request) from error
+            raise _failure(answer, request)
         finally:
             stopped.set()
             if not running.cancel() and not running.done():
@@ -169,10 +184,20 @@ class LlamaDialogue:
     def _generate(self, request: DialogueRequest, receive: Any, stopped: threading.Event) -> Any:
         if stopped.is_set():
             return None
-        messages = fit(request.messages, request.max_tokens, self._context_tokens, self._count)
-        if stopped.is_set():
-            return None
+        messages = request.messages
+        if request.truncate and not self._surely_fits(request):
+            room = request.max_tokens or 0
+            messages = fit(messages, room, self._context_tokens, self._count)
+            if stopped.is_set():
+                return None
         return self._server.handle_chat_completions(_body(request, messages), receive)
+
+    def _surely_fits(self, request: DialogueRequest) -> bool:
+        """Whether the prompt fits even at a token for each byte, which spares counting them."""
+        most = _TEMPLATE_TOKENS + (request.max_tokens or 0)
+        for message in request.messages:
+            most += _MESSAGE_TOKENS + len(message.content.encode("utf-8", "replace"))
+        return most <= self._context_tokens
 
     def _count(self, messages: Sequence[Message]) -> int:
         """Tokens of a prompt, counted by llama.cpp (tools/server/README.md, /apply-template)."""
@@ -194,10 +219,6 @@ def _wire(messages: Sequence[Message]) -> list[dict[str, str]]:
 def _body(request: DialogueRequest, messages: Sequence[Message]) -> dict[str, Any]:
     body: dict[str, Any] = {
         "messages": _wire(messages),
-        "max_tokens": request.max_tokens,
-        "temperature": request.temperature,
-        "top_p": request.top_p,
-        "frequency_penalty": request.frequency_penalty,
         "stream": True,
         "timings_per_token": True,
         # A chunk after each batch of the prompt: else only a token can be stopped at.
@@ -205,16 +226,19 @@ def _body(request: DialogueRequest, messages: Sequence[Message]) -> dict[str, An
         # A prompt that is partly cached is computed in other batches, and rounds differently.
         "cache_prompt": request.seed is None,
     }
+    for name in _OPTIONS:
+        if (value := getattr(request, name)) is not None:
+            body[name] = value
     if request.seed is not None:
-        body["seed"] = request.seed
+        body["seed"] = request.seed % _NO_SEED
     if request.stop:
         body["stop"] = list(request.stop)
     return body
 
 
-def _delta(chunk: dict[str, Any], max_tokens: int) -> TextDelta | None:
+def _delta(chunk: dict[str, Any], request: DialogueRequest) -> TextDelta | None:
     if "choices" not in chunk:
-        raise _failure(chunk, max_tokens)
+        raise _failure(chunk, request)
     choice = chunk["choices"][0]
     text = choice["delta"].get("content") or ""
     reason: FinishReason | None = choice.get("finish_reason")
@@ -229,13 +253,31 @@ def _delta(chunk: dict[str, Any], max_tokens: int) -> TextDelta | None:
     )
 
 
-def _failure(answer: Any, max_tokens: int) -> E3RGError:
+def _failure(answer: Any, request: DialogueRequest) -> E3RGError:
     """The error for llama.cpp's ``{"error": {"type", "message", ...}}``, or for no answer."""
     error = answer.get("error") if isinstance(answer, dict) else None
     if isinstance(error, dict) and error.get("type") == "exceed_context_size_error":
-        return too_long(error["n_prompt_tokens"], max_tokens, error["n_ctx"])
+        beside = request.max_tokens if request.truncate else None
+        return too_long(error["n_prompt_tokens"], beside, error["n_ctx"])
     log.error("llama.cpp gave no reply: %s", error or answer)
     return _failed()
+
+
+def _refused(error: Exception, request: DialogueRequest) -> E3RGError:
+    """The error for a request that llama.cpp does not begin with."""
+    if request.response_format is not None:
+        return E3RGError(
+            "invalid_json_schema",
+            "the language model cannot follow this JSON schema; use a simpler one",
+            param="response_format",
+        )
+    log.warning("llama.cpp refused a request: %s", error)
+    return E3RGError(
+        "invalid_messages",
+        "the model's chat template does not take these messages; let the user's and the "
+        "assistant's alternate, the user's last",
+        param="messages",
+    )
 
 
 def _failed() -> E3RGError:

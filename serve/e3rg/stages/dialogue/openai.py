@@ -20,6 +20,18 @@ from e3rg.stages.dialogue.engine import DialogueRequest, FinishReason, TextDelta
 
 log = logging.getLogger(__name__)
 
+_OPTIONS = (
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "seed",
+    "response_format",
+)
+# How OpenAI and vLLM, and llama.cpp, say that a prompt is too long: by code, and by type.
+_TOO_LONG = {"context_length_exceeded", "exceed_context_size_error"}
+
 
 class OpenAIDialogue:
     """A remote chat model, through the official client."""
@@ -72,11 +84,12 @@ class OpenAIDialogue:
         """Generate a reply; closing the iterator closes the connection, which stops the server.
 
         Raises:
-            E3RGError: ``dialogue_unavailable`` (503) or ``dialogue_failed`` (502).
+            E3RGError: ``context_length_exceeded``, ``dialogue_unavailable`` (503) or
+                ``dialogue_failed`` (502).
         """
-        options: dict[str, Any] = {}
-        if request.seed is not None:
-            options["seed"] = request.seed
+        options: dict[str, Any] = {
+            name: value for name in _OPTIONS if (value := getattr(request, name)) is not None
+        }
         if request.stop:
             options["stop"] = list(request.stop)
         if (remaining := deadline.remaining()) is not None:
@@ -85,10 +98,6 @@ class OpenAIDialogue:
             stream = await self._client.chat.completions.create(
                 model=self._model,
                 messages=[_param(message) for message in request.messages],
-                max_tokens=request.max_tokens,
-                temperature=request.temperature,
-                top_p=request.top_p,
-                frequency_penalty=request.frequency_penalty,
                 stream=True,
                 stream_options=self._stream_options,
                 **options,
@@ -126,6 +135,12 @@ class OpenAIDialogue:
                 retry_after=5,
             ) from error
         except openai.APIError as error:
+            if {error.code, error.type} & _TOO_LONG:
+                raise E3RGError(
+                    "context_length_exceeded",
+                    "the messages do not fit into the model's window; send fewer or shorter ones",
+                    param="messages",
+                ) from error
             # The server's words may hold keys, names and addresses: not for the speaker's eyes.
             log.error("the language model's server refused: %s", error.message)
             raise E3RGError(

@@ -9,11 +9,12 @@ from e3rg.errors import E3RGError
 from e3rg.messages import Message
 
 
-def too_long(tokens: int, max_tokens: int, window: int) -> E3RGError:
+def too_long(tokens: int, max_tokens: int | None, window: int) -> E3RGError:
     """The error for a conversation that cannot be made to fit; all sizes in tokens."""
+    beside = "" if max_tokens is None else f" beside {max_tokens} of the reply"
     return E3RGError(
         "context_length_exceeded",
-        f"the text needs {tokens} tokens beside {max_tokens} of the reply, but the model's window "
+        f"the text needs {tokens} tokens{beside}, but the model's window "
         f"holds {window}; send a shorter text",
         param="text",
     )

@@ -10,6 +10,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 
 from e3rg.errors import E3RGError
 from e3rg.gateway import shapes, wire
+from e3rg.gateway.files import StoredFile
 from e3rg.gateway.openapi import fails, gives, takes
 from e3rg.gateway.protocols import native
 from e3rg.gateway.services import Services
@@ -78,18 +79,16 @@ def router(services: Services) -> APIRouter:
             **fails(416, 503),
         },
     )
-    async def get_turn_video(turn_id: str) -> FileResponse:
+    async def get_turn_video(turn_id: str) -> StoredFile:
         """A finished reply as MP4."""
         await _turn(services, turn_id)
-        path = services.clips.path(turn_id)
-        if not path.is_file():
-            raise E3RGError(
-                "no_video",
-                f"turn {turn_id} has no video: it had none, or it was too old to keep",
-                param="turn_id",
-                status=404,
-            )
-        return FileResponse(path, media_type="video/mp4")
+        missing = E3RGError(
+            "no_video",
+            f"turn {turn_id} has no video: it had none, or it was too old to keep",
+            param="turn_id",
+            status=404,
+        )
+        return StoredFile(services.clips.path(turn_id), "video/mp4", missing)
 
     return routes
 

@@ -8,17 +8,18 @@ import secrets
 import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, FastAPI, Query, Request
 from starlette.datastructures import UploadFile
+from starlette.responses import Response
 
 from e3rg.deadline import bounded
 from e3rg.errors import E3RGError
 from e3rg.gateway.bodies import parse
 from e3rg.gateway.files import StoredFile
 from e3rg.gateway.intake import clean_text
-from e3rg.gateway.openapi import takes
+from e3rg.gateway.openapi import fails, gives, takes
 from e3rg.gateway.protocols.openai.videos_wire import (
     SECONDS,
     SIZES,
@@ -36,18 +37,15 @@ from e3rg.records.jobs import VideoJob
 
 _FILE = "input_reference"
 _INSPECT_S = 30.0
-_BYTES = {"schema": {"type": "string", "format": "binary"}}
-_CONTENT: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "The file.",
-        "content": dict.fromkeys(sorted(set(MEDIA_TYPES.values())), _BYTES),
-    },
-    206: {
-        "description": "The part that `Range` asked for (RFC 9110 section 14).",
-        "content": dict.fromkeys(sorted(set(MEDIA_TYPES.values())), _BYTES),
-    },
-    409: {"description": "The video is not finished."},
-    416: {"description": "The file has no such part."},
+_KINDS = sorted(set(MEDIA_TYPES.values()))
+_CONTENT = {
+    **gives(binary=_KINDS, description="The file."),
+    **gives(
+        binary=_KINDS,
+        status=206,
+        description="The part that `Range` asked for (RFC 9110 section 14).",
+    ),
+    **fails(409, 416, 503),
 }
 
 
@@ -74,7 +72,7 @@ def router(services: Services) -> APIRouter:
         await videos.add(job, portrait)
         return video_of(job)
 
-    @routes.get("", response_model=VideoList)
+    @routes.get("", response_model=VideoList, responses=fails(503))
     async def list_videos(
         after: Annotated[
             str | None, Query(description="id that the page before ended with")
@@ -92,18 +90,18 @@ def router(services: Services) -> APIRouter:
             has_more=page.more,
         )
 
-    @routes.get("/{video_id}", response_model=Video)
+    @routes.get("/{video_id}", response_model=Video, responses=fails(503))
     async def retrieve_video(video_id: str) -> Video:
         """A video job as it stands."""
         return video_of(await videos.get(video_id))
 
-    @routes.delete("/{video_id}", response_model=VideoDeleted)
+    @routes.delete("/{video_id}", response_model=VideoDeleted, responses=fails(503))
     async def delete_video(video_id: str) -> VideoDeleted:
         """Delete a video; if it is being made, that stops."""
         await videos.delete(video_id)
         return VideoDeleted(id=video_id)
 
-    @routes.get("/{video_id}/content", response_class=StoredFile, responses=_CONTENT)
+    @routes.get("/{video_id}/content", response_class=Response, responses=_CONTENT)
     async def download_video_content(
         video_id: str, variant: Literal["video", "thumbnail", "spritesheet"] = "video"
     ) -> StoredFile:

@@ -1,117 +1,186 @@
-// Plays a reply while it arrives: fragmented MP4 through MediaSource, or sound alone.
+// @ts-check
+// Plays one reply at a time: the film while it arrives, or its sound alone.
 
-export class Player {
-  // `silent` is called when nothing is played any more.
-  constructor(video, portrait, silent) {
+import { Film } from "./film.js";
+import { Sound } from "./sound.js";
+
+/**
+ * Events: `shown` (the first picture), `silent` (nothing is played any more), `blocked` (the browser
+ * wants a click first), `broken` (the film cannot be played; sound goes on).
+ */
+export class Player extends EventTarget {
+  /** @type {AudioContext | null} */
+  #context = null;
+  /** @type {Film | null} */
+  #film = null;
+  /** @type {Sound | null} */
+  #sound = null;
+  /** @type {import("./types.js").Chunk[]} */
+  #chunks = [];
+  #filmed = 0; // seconds of the reply that the film holds
+  #spoken = 0; // chunks that were handed to the sound
+  #voiceOnly = false;
+  #finished = true;
+  #whole = false; // the finished file is played
+  /** @type {string | null} */
+  #turn = null;
+
+  /** @param {HTMLVideoElement} video */
+  constructor(video) {
+    super();
     this.video = video;
-    this.portrait = portrait;
-    this.silent = silent;
-    this.video.addEventListener("ended", () => {
-      this.rest();
-      this.source = null;
-      if (this.voiceOnly) this.speak();
-      else this.silent();
+    video.addEventListener("ended", () => this.#filmEnded());
+    video.addEventListener("playing", () => {
+      video.classList.add("shown");
+      this.#tell("shown");
+    });
+    video.addEventListener("error", () => {
+      if (this.#film || this.#whole) this.#breakFilm();
     });
   }
 
+  /** Seconds of the reply that were heard. */
+  get time() {
+    if (this.#sound?.time) return this.#sound.time;
+    return this.#film || this.#whole ? this.video.currentTime : this.#filmed;
+  }
+
   get playing() {
-    return Boolean(this.source) || this.soundEnd > (this.audio?.currentTime ?? Infinity);
+    return Boolean(this.#film || this.#whole || this.#sound?.playing);
   }
 
-  start() {
+  /** To be called in a click, so that the browser lets sound play later. */
+  unlock() {
+    this.#context ??= new AudioContext();
+    if (this.#context.state === "suspended") this.#context.resume().catch(() => {});
+  }
+
+  /** Make ready for the next reply. */
+  begin() {
     this.stop();
-    // Created in the click that sends, so that the browser lets sound play.
-    this.audio = new AudioContext();
-    this.soundEnd = 0;
-    this.pending = [];
-    this.sounds = [];
-    this.filmed = 0; // seconds of the reply that the video holds
-    this.voiceOnly = false;
+    this.#chunks = [];
+    this.#filmed = this.#spoken = 0;
+    this.#voiceOnly = this.#finished = false;
+    this.#turn = null;
   }
 
-  append(segment) {
-    if (!window.MediaSource?.isTypeSupported(segment.mime)) return;
-    this.pending.push(bytes(segment.data));
-    this.filmed += segment.frames / 25;
-    if (!this.source) {
-      const source = (this.source = new MediaSource());
-      this.video.src = URL.createObjectURL(source);
-      source.addEventListener("sourceopen", () => {
-        URL.revokeObjectURL(this.video.src);
-        if (this.source !== source || source.readyState !== "open") return;
-        this.buffer = source.addSourceBuffer(segment.mime);
-        this.buffer.addEventListener("updateend", () => this.pump());
-        this.pump();
-      }, { once: true });
-      this.video.hidden = false;
-      this.portrait.hidden = true;
-      this.video.play().catch(() => { this.video.controls = true; });
+  /** @param {import("./types.js").Segment} segment */
+  segment({ mime, data, frames }) {
+    if (this.#finished || this.#voiceOnly || !Film.plays(mime)) return;
+    if (!this.#film) {
+      this.#film = new Film(this.video, mime);
+      this.#play();
     }
-    this.pump();
+    this.#film.append(data);
+    this.#filmed += frames / 25;
   }
 
-  pump() {
-    if (!this.source || !this.buffer || this.buffer.updating) return;
-    if (this.source.readyState !== "open") return;
-    if (this.pending.length) this.buffer.appendBuffer(this.pending.shift());
-    else if (this.ended) this.source.endOfStream();
+  /**
+   * The sound of a piece; while there is a film, the film's own is heard.
+   * @param {import("./types.js").Chunk} chunk
+   */
+  chunk(chunk) {
+    if (this.#finished) return;
+    this.#chunks.push(chunk);
+    if (this.#voiceOnly && !this.#film) this.#speak(this.#filmed);
   }
 
-  // Sound that comes without frames; while there is video, its own track is heard.
-  sound(chunk) {
-    this.sounds.push(chunk);
-    if (this.voiceOnly && !this.source) this.speak();
-  }
-
-  // No more pictures will come: what the video does not hold is spoken, after the video if there is one.
+  /** No more pictures will come: what the film lacks is spoken, after the film if there is one. */
   goOnWithoutPictures() {
-    this.voiceOnly = true;
-    this.ended = true;
-    if (this.source) this.pump();
-    else this.speak();
+    this.#voiceOnly = true;
+    if (this.#film) this.#film.finish();
+    else this.#speak(this.#filmed);
   }
 
-  speak() {
-    for (const chunk of this.sounds.splice(0)) {
-      const heard = Math.max(0, Math.round((this.filmed - chunk.start) * chunk.sample_rate));
-      const raw = bytes(chunk.data).slice(2 * heard);
-      if (raw.length < 2) continue;
-      const samples = new Int16Array(raw.buffer, 0, raw.length >> 1);
-      const buffer = this.audio.createBuffer(1, samples.length, chunk.sample_rate);
-      buffer.getChannelData(0).set(Float32Array.from(samples, (sample) => sample / 32768));
-      const node = this.audio.createBufferSource();
-      node.buffer = buffer;
-      node.connect(this.audio.destination);
-      this.soundEnd = Math.max(this.soundEnd, this.audio.currentTime);
-      node.start(this.soundEnd);
-      node.addEventListener("ended", () => { if (!this.playing) this.silent(); });
-      this.soundEnd += buffer.duration;
-    }
+  /** @param {string} turn whose finished video the server keeps */
+  stored(turn) {
+    this.#turn = turn;
   }
 
-  end() {
-    this.ended = true;
-    if (this.source) this.pump();
-    else if (this.sounds?.length) this.speak();
+  /** The whole reply has come. */
+  finish() {
+    if (this.#finished) return;
+    this.#finished = true;
+    if (this.#film) this.#film.finish();
+    else if (this.#turn && !this.#voiceOnly && !this.#sound) this.#playFile(this.#turn);
+    else this.#speak(this.#filmed);
+    if (!this.playing) this.#tell("silent");
   }
 
-  rest() {
-    this.video.hidden = true;
-    this.portrait.hidden = false;
-  }
-
+  /**
+   * Play nothing more of this reply.
+   * @returns {number} seconds that were heard
+   */
   stop() {
+    const heard = this.time;
+    this.#finished = true;
+    this.#closeFilm();
+    this.#sound?.stop();
+    this.#sound = null;
+    return heard;
+  }
+
+  /** Try again to play, in a click. */
+  retry() {
+    this.unlock();
+    this.#play();
+  }
+
+  #play() {
+    this.video.play().catch((error) => {
+      if (error.name === "NotAllowedError") this.#tell("blocked");
+    });
+  }
+
+  /** @param {string} turn */
+  #playFile(turn) {
+    this.#whole = true;
+    this.video.src = `/v1/turns/${turn}/video`;
+    this.#play();
+  }
+
+  #filmEnded() {
+    this.#film?.close();
+    this.#film = null;
+    this.#whole = false;
+    this.video.classList.remove("shown"); // its last frame fades into the portrait
+    this.#speak(this.#filmed);
+    if (!this.playing && (this.#finished || !this.#voiceOnly)) this.#tell("silent");
+  }
+
+  #breakFilm() {
+    const heard = this.video.currentTime;
+    this.#closeFilm();
+    this.#voiceOnly = true;
+    this.#tell("broken");
+    this.#speak(heard);
+    if (this.#finished && !this.playing) this.#tell("silent");
+  }
+
+  #closeFilm() {
+    this.#film?.close();
+    this.#film = null;
+    this.#whole = false;
+    this.video.classList.remove("shown");
+    if (!this.video.hasAttribute("src")) return;
     this.video.pause();
     this.video.removeAttribute("src");
     this.video.load();
-    this.audio?.close();
-    this.audio = this.source = this.buffer = null;
-    this.ended = false;
-    this.pending = [];
-    this.rest();
   }
-}
 
-function bytes(base64) {
-  return Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
+  /** @param {number} from seconds that were heard already */
+  #speak(from) {
+    if (!this.#context) return;
+    this.#sound ??= new Sound(this.#context, () => {
+      if (this.#finished) this.#tell("silent");
+    });
+    for (; this.#spoken < this.#chunks.length; this.#spoken += 1) {
+      this.#sound.play(this.#chunks[this.#spoken], from);
+    }
+  }
+
+  /** @param {"shown" | "silent" | "blocked" | "broken"} name */
+  #tell(name) {
+    this.dispatchEvent(new Event(name));
+  }
 }

@@ -1,165 +1,139 @@
-// The page: sends what is typed, and plays the reply while it is made.
-import { Player } from "./player.js";
+// @ts-check
+// The conversation: what is said goes by the turn's own way or by the open session; one answer at a time.
 
-const $ = (id) => document.getElementById(id);
-const player = new Player($("video"), $("portrait"), () => { if (!running) busy(false); });
-let conversation = null;
-let running = null;
+import { Exchange } from "./exchange.js";
+import { newId } from "./ids.js";
+import { Live } from "./live.js";
+import { say } from "./typed.js";
 
-async function loadIdentities() {
-  const answer = await (await fetch("/v1/identities")).json();
-  for (const identity of answer.data) {
-    const label = document.createElement("label");
-    const radio = Object.assign(document.createElement("input"), {
-      type: "radio", name: "identity", value: identity.id, checked: identity.id === answer.default,
+/** @typedef {import("./messages.js").Trouble} Trouble */
+/** @typedef {"rest" | "hearing" | "thinking" | "speaking"} Phase */
+
+/**
+ * Events: `phase` (detail: Phase), `trouble` (detail: {why: Trouble, text: what was not said}),
+ * `lost` (detail: Trouble; `live.reopen()` goes on).
+ */
+export class Talk extends EventTarget {
+  /** @type {Phase} */
+  phase = "rest";
+  conversation = newId("conv");
+  /** @type {Exchange | null} */
+  #exchange = null;
+  /** @type {AbortController | null} */
+  #typed = null;
+
+  /**
+   * @param {import("./exchange.js").View} view
+   * @param {import("./identities.js").Identities} identities
+   * @param {import("./settings.js").Settings} settings
+   * @param {HTMLVideoElement} mirror
+   */
+  constructor(view, identities, settings, mirror) {
+    super();
+    this.view = view;
+    this.identities = identities;
+    this.settings = settings;
+    view.player.addEventListener("shown", () => this.#enter("speaking"));
+    view.player.addEventListener("silent", () => this.#heard());
+    this.live = new Live(mirror, () => this.#asking(), {
+      answering: () => this.#answer(),
+      speaking: () => {
+        const seconds = this.#exchange?.stop() ?? 0;
+        this.#enter("hearing");
+        return seconds;
+      },
+      spoke: () => this.#enter("thinking"),
+      heard: (text) => {
+        if (text.trim()) view.log.add("you", "You", text.trim(), true);
+      },
+      answered: () => this.#settle(),
+      silent: () => this.#heard(),
+      failed: (why) => this.#tell("trouble", { why, text: "" }),
+      lost: (why) => {
+        this.#exchange?.stop("connection lost");
+        this.#settle();
+        this.#tell("lost", why);
+      },
     });
-    const image = Object.assign(document.createElement("img"), { src: identity.portrait, alt: "" });
-    radio.addEventListener("change", () => choose(identity));
-    label.append(radio, image, identity.name);
-    $("identities").append(label);
-    if (radio.checked) choose(identity);
   }
-}
 
-function choose(identity) {
-  running?.abort();
-  $("portrait").src = identity.portrait;
-  $("portrait").alt = `Portrait of ${identity.name}`;
-  $("name").textContent = identity.name;
-  player.stop();
-  conversation = null; // a conversation keeps its listener
-}
-
-async function say(text) {
-  running = new AbortController();
-  busy(true);
-  line("you", text);
-  const reply = line("listener", "");
-  $("facts").replaceChildren();
-  status("Listening …");
-  player.start();
-  try {
-    const response = await fetch("/v1/turns", {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({
-        text,
-        identity: document.querySelector("input[name=identity]:checked")?.value,
-        ...(conversation ? { conversation } : {}),
-      }),
-      signal: running.signal,
-    });
-    if (!response.ok) throw new Error((await response.json()).error.message);
-    for await (const [name, data] of events(response.body)) show(name, data, reply);
-  } catch (error) {
-    player.stop();
-    status("");
-    if (error.name !== "AbortError") {
-      line("notice", `No answer: ${error.message}`);
-      $("text").value ||= text; // what was typed is not lost
+  /** @param {string} text */
+  async say(text) {
+    this.interrupt();
+    this.view.player.unlock();
+    this.view.log.add("you", "You", text, false);
+    this.#enter("thinking");
+    if (this.live.session) {
+      this.live.session.say(text);
+      return;
     }
-  } finally {
-    if (!reply.textContent) reply.remove();
-    running = null;
-    if (!player.playing) busy(false);
-  }
-}
-
-function show(name, data, reply) {
-  switch (name) {
-    case "turn.created": conversation = data.conversation; break;
-    case "transcript": fact("Heard", data.text); break;
-    case "emotion":
-      fact("Emotion", `${data.label} (${data.category}), ${percent(data.confidence)} sure`);
-      fact("Listener shows", `${data.listener.expression}, ${percent(data.listener.intensity)}`);
-      break;
-    case "memory":
-      for (const used of data.exemplars) fact("Like situation", `${used.situation} (${used.id})`);
-      for (const used of data.episodes) fact("You told before", used.text);
-      break;
-    case "text.delta":
-      status("Answering …");
-      reply.textContent += data.text;
-      $("log").scrollTop = $("log").scrollHeight;
-      break;
-    case "video.segment": player.append(data); break;
-    case "audio.chunk": player.sound(data); break;
-    case "degraded":
-      line("notice", `${data.given} in place of ${data.wanted}: ${data.message}`);
-      if (data.wanted === "video" && data.given === "audio") player.goOnWithoutPictures();
-      break;
-    case "turn.completed":
-      player.end();
-      status("");
-      for (const [milestone, seconds] of Object.entries(data.timings)) {
-        fact(milestone.replace("_", " "), `${seconds.toFixed(2)} s`);
-      }
-      break;
-    case "error": throw new Error(data.error.message);
-  }
-}
-
-// Server-sent events from a POST, which EventSource cannot make.
-async function* events(body) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let buffer = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    buffer += value;
-    let end;
-    while ((end = buffer.indexOf("\n\n")) >= 0) {
-      const block = buffer.slice(0, end);
-      buffer = buffer.slice(end + 2);
-      const name = /^event: (.*)$/m.exec(block);
-      const data = /^data: (.*)$/m.exec(block);
-      if (name && data) yield [name[1], JSON.parse(data[1])];
+    const typed = (this.#typed = new AbortController());
+    const reply = this.#answer();
+    try {
+      await say(text, this.#asking(), reply, typed.signal);
+    } catch (why) {
+      reply.stop("broken off");
+      this.#tell("trouble", { why, text });
+    } finally {
+      if (this.#typed === typed) this.#typed = null;
+      this.#settle();
     }
   }
-}
 
-function line(kind, text) {
-  const paragraph = Object.assign(document.createElement("p"), { className: kind, textContent: text });
-  $("log").append(paragraph);
-  $("log").scrollTop = $("log").scrollHeight;
-  return paragraph;
-}
-
-function fact(term, description) {
-  $("facts").append(
-    Object.assign(document.createElement("dt"), { textContent: term }),
-    Object.assign(document.createElement("dd"), { textContent: description }),
-  );
-}
-
-function busy(on) {
-  const moved = document.activeElement === $("send") || document.activeElement === $("stop");
-  $("send").hidden = on;
-  $("stop").hidden = !on;
-  if (moved) (on ? $("stop") : $("text")).focus();
-}
-
-const percent = (value) => `${Math.round(value * 100)}%`;
-const status = (text) => { $("status").textContent = text; };
-
-$("form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const text = $("text").value.trim();
-  if (!text || running) return;
-  $("text").value = "";
-  say(text);
-});
-$("text").addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && !event.shiftKey) {
-    event.preventDefault();
-    $("form").requestSubmit();
+  /** Stop the answer, here and on the server. */
+  interrupt() {
+    const seconds = this.#exchange?.stop() ?? 0;
+    this.#typed?.abort();
+    this.#typed = null;
+    if (this.phase !== "rest") this.live.session?.interrupt(seconds);
+    this.#enter("rest");
   }
-});
-$("stop").addEventListener("click", () => {
-  running?.abort();
-  player.stop();
-  busy(false);
-  status("Interrupted.");
-});
 
-loadIdentities().catch((error) => line("notice", `The listeners cannot be loaded: ${error.message}`));
+  /** Begin anew, with whoever is chosen. */
+  async restart() {
+    this.interrupt();
+    this.conversation = newId("conv");
+    this.view.panels.clear();
+    await this.live.reopen();
+  }
+
+  #answer() {
+    this.#exchange?.stop();
+    this.#exchange = new Exchange(this.view, this.identities.chosen?.name ?? "The listener");
+    this.#enter("thinking");
+    return this.#exchange;
+  }
+
+  #heard() {
+    this.#exchange?.heard();
+    this.#settle();
+  }
+
+  #settle() {
+    if (this.phase !== "hearing" && !this.#exchange?.live && !this.#typed) this.#enter("rest");
+  }
+
+  /** @returns {import("./types.js").Asking} */
+  #asking() {
+    return {
+      identity: this.identities.chosen?.id ?? "",
+      conversation: this.conversation,
+      choices: this.settings.choices,
+    };
+  }
+
+  /** @param {Phase} phase */
+  #enter(phase) {
+    if (phase === this.phase) return;
+    this.phase = phase;
+    this.#tell("phase", phase);
+  }
+
+  /**
+   * @param {string} name
+   * @param {unknown} detail
+   */
+  #tell(name, detail) {
+    this.dispatchEvent(new CustomEvent(name, { detail }));
+  }
+}

@@ -56,6 +56,9 @@ class GatewayConfig(_Strict):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     replicas: Annotated[int, Field(ge=1)] = 1
+    body_timeout_s: Annotated[
+        float, Field(gt=0, description="a request's body arrives within so many seconds")
+    ] = 60
     max_turns: Annotated[int, Field(ge=1, description="turns at once in one replica")] = 8
     max_calls: Annotated[
         int, Field(ge=1, description="calls of single stages at once in one replica")

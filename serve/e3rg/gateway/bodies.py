@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -24,7 +25,10 @@ def parse(model: type[M], fields: Mapping[str, Any], *, strict: bool = False) ->
         E3RGError: ``unknown_field`` or ``invalid_type``, for the first fault.
     """
     try:
-        return model.model_validate(fields, strict=strict)
+        if strict:
+            # As JSON: in Python's own values, strict would ask for the members of enumerations.
+            return model.model_validate_json(json.dumps(fields), strict=True)
+        return model.model_validate(fields)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         param = ".".join(str(part) for part in fault["loc"])[:64] or None

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from e3rg import deadline
 from e3rg.errors import E3RGError
@@ -22,10 +22,16 @@ from e3rg.identities.record import AGES, GENDERS, MAX_NAME, MAX_PROFILE, check_v
 from e3rg.identities.types import MAX_PORTRAIT_BYTES
 
 _INSPECT_S = 30.0
+_LINKS = {
+    operation: {"identity_id": "$response.body#/id"}
+    for operation in ("get_identity", "get_portrait", "remove_identity")
+}
 
 
 class IdentityForm(BaseModel):
     """A listener to add."""
+
+    model_config = ConfigDict(extra="forbid")
 
     id: Annotated[str, Field(pattern="^[a-z0-9-]{1,64}$")]
     name: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
@@ -78,7 +84,7 @@ def router(services: Services) -> APIRouter:
         response_class=Response,
         openapi_extra=takes(form=IdentityForm, files={"portrait": True}),
         responses={
-            **gives(shapes.Identity, status=201, description="Added."),
+            **gives(shapes.Identity, status=201, description="Added.", links=_LINKS),
             **fails(409),
         },
     )

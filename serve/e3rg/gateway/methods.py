@@ -14,6 +14,8 @@ def allowed(scope: Scope) -> list[str]:
 
     A router names only those of the first route that fits, but one path can have several routes.
     """
+    # A mount has changed the root of the path by the time that 405 is answered.
+    scope = {**scope, "root_path": scope.get("app_root_path", scope.get("root_path", ""))}
     routes = scope["app"].router.routes
     found = []
     for method in _ASKED:

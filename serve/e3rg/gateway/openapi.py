@@ -8,13 +8,13 @@ rules that hold for every route (https://spec.openapis.org/oas/v3.1.1).
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
-from e3rg.gateway.shapes import EVENTS, Error
+from e3rg.gateway.shapes import Error
 
 _SCHEMAS = "#/components/schemas/"
 _METHODS = ("get", "post", "put", "patch", "delete")
@@ -74,6 +74,7 @@ def takes(
     form: type[BaseModel] | None = None,
     files: dict[str, bool] | None = None,
     one_of: Sequence[str] = (),
+    bounds: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """``openapi_extra`` of a route: the body that it reads.
 
@@ -82,11 +83,13 @@ def takes(
         form: model of a multipart body's fields.
         files: the multipart body's file fields, and whether each is required.
         one_of: fields of which at least one must be there; in JSON, of those that it has.
+        bounds: what a profile adds to the schemas of fields: ``{"text": {"maxLength": 4000}}``.
     """
     content: dict[str, Any] = {}
     if json is not None:
         schema = json.model_json_schema()
         _demand(schema, one_of)
+        _bound(schema, bounds or {})
         content["application/json"] = {"schema": schema}
     if form is not None or files:
         schema = form.model_json_schema() if form else {"type": "object"}
@@ -99,6 +102,7 @@ def takes(
             if required:
                 schema.setdefault("required", []).append(name)
         _demand(schema, one_of)
+        _bound(schema, bounds or {})
         content["multipart/form-data"] = {"schema": schema}
     return {"requestBody": {"required": True, "content": content}}
 
@@ -106,29 +110,63 @@ def takes(
 def gives(
     json: Any = None,
     *,
-    events: str = "",
+    events: Mapping[str, Any] | None = None,
     binary: Sequence[str] = (),
     status: int = 200,
     description: str = "Done.",
+    headers: Mapping[str, str] | None = None,
+    links: Mapping[str, Mapping[str, str]] | None = None,
 ) -> dict[int | str, dict[str, Any]]:
     """``responses`` of a route: its answer in every form that it can have.
 
     Args:
         json: type of a JSON answer (a model, a TypedDict).
-        events: what server-sent events are streamed, as Markdown.
+        events: types of the data of server-sent events, by the events' names; "" for events that
+            have none, which end with ``[DONE]``.
         binary: media types of answers that are bytes.
         status: of the answer.
         description: what it is.
+        headers: further headers of it and what they say.
+        links: operations that take something of it: operation id to parameter to runtime
+            expression (https://spec.openapis.org/oas/v3.1.1#link-object).
     """
     content: dict[str, Any] = {}
     if json is not None:
         content["application/json"] = {"schema": _schema(json)}
     if events:
-        description = f"{description}\n\n{events}"
-        content["text/event-stream"] = {"schema": {"type": "string"}}
+        content["text/event-stream"] = {"schema": {"anyOf": list(_events(events))}}
     for media_type in binary:
         content[media_type] = {"schema": {"type": "string", "format": "binary"}}
-    return {status: {"description": description, "content": content}}
+    answer: dict[str, Any] = {"description": description, "content": content}
+    if headers:
+        answer["headers"] = {
+            name: {"description": meaning, "required": True, "schema": {"type": "string"}}
+            for name, meaning in headers.items()
+        }
+    if links:
+        answer["links"] = {
+            operation: {"operationId": operation, "parameters": dict(parameters)}
+            for operation, parameters in links.items()
+        }
+    return {status: answer}
+
+
+def _events(events: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Schemas of the events as they are parsed (JSON Schema 2020-12, vocabulary for content)."""
+    for name, kind in events.items():
+        data = {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": _schema(kind),
+        }
+        event = {"event": {"const": name}} if name else {}
+        yield {
+            "type": "object",
+            "properties": {**event, "data": data},
+            "required": [*event, "data"],
+        }
+    if "" in events:
+        yield {"type": "object", "properties": {"data": {"const": "[DONE]"}}, "required": ["data"]}
 
 
 def fails(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -156,9 +194,7 @@ def document(generated: dict[str, Any]) -> dict[str, Any]:
         for method in _METHODS:
             if method in operations:
                 used |= _complete(path, method, operations[method])
-    for kind in (*EVENTS.values(), Error):
-        schema = _schema(kind)
-        schemas[_title(schema)] = schema
+    schemas["Error"] = _schema(Error)
     components["responses"] = {_name(status): _error(status) for status in sorted(used)}
     _hoist(made, schemas)
     components["schemas"] = dict(sorted(schemas.items()))
@@ -180,6 +216,9 @@ def _complete(path: str, method: str, operation: dict[str, Any]) -> set[int]:
         follow.add(403)
     if "requestBody" in operation:
         follow.update(_BODY)
+        # Who or what is named in it may be unknown.
+        if any(f"'{name}'" in str(operation["requestBody"]) for name in ("model", "identity")):
+            follow.add(404)
     for status in follow:
         responses.setdefault(str(status), {})
     errors: set[int] = set()
@@ -240,6 +279,13 @@ def _demand(schema: dict[str, Any], one_of: Sequence[str]) -> None:
         schema["anyOf"] = [{"required": [name]} for name in names]
 
 
+def _bound(schema: dict[str, Any], bounds: Mapping[str, Mapping[str, Any]]) -> None:
+    for name, more in bounds.items():
+        part = schema["properties"][name]
+        kinds = [kind for kind in part.get("anyOf", []) if kind.get("type") != "null"]
+        (kinds[0] if kinds else part).update(more)
+
+
 def _hoist(made: dict[str, Any], schemas: dict[str, Any]) -> None:
     """Move named object schemas, and what they define, to the components."""
     for holder, key in list(_schema_places(made)):
@@ -263,6 +309,10 @@ def _schema_places(made: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]
             for body in bodies:
                 for media in body.get("content", {}).values():
                     if "schema" in media:
+                        for event in media["schema"].get("anyOf", []):
+                            data = event.get("properties", {}).get("data", {})
+                            if "contentSchema" in data:
+                                yield data, "contentSchema"
                         yield media, "schema"
 
 

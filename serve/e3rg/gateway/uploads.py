@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
@@ -22,15 +23,21 @@ from e3rg.errors import E3RGError, is_disk_full
 
 MAX_JSON_BYTES = 1_000_000
 _MAX_FIELDS = 32
-_BODY_TIMEOUT_S = 60.0
 
 
 class BodyLimit:
-    """ASGI middleware: a body larger than ``limit`` bytes, or one that drips, is cut off."""
+    """ASGI middleware: a body larger than ``limit`` bytes, or one that drips, is cut off.
 
-    def __init__(self, app: ASGIApp, limit: int) -> None:
+    Args:
+        app: the application.
+        limit: bytes.
+        timeout_s: seconds within which a body arrives whole.
+    """
+
+    def __init__(self, app: ASGIApp, limit: int, timeout_s: float = 60.0) -> None:
         self._app = app
         self._limit = limit
+        self._timeout_s = timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Count what arrives (https://asgi.readthedocs.io/en/latest/specs/www.html)."""
@@ -38,7 +45,7 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         loop = asyncio.get_running_loop()
-        due = loop.time() + _BODY_TIMEOUT_S
+        due = loop.time() + self._timeout_s
         received = 0
         complete = False
 
@@ -52,7 +59,7 @@ class BodyLimit:
             except TimeoutError as error:
                 raise E3RGError(
                     "body_timeout",
-                    f"the body did not arrive within {_BODY_TIMEOUT_S:.0f} s; send it faster",
+                    f"the body did not arrive within {self._timeout_s:g} s; send it faster",
                     status=408,
                 ) from error
             received += len(message.get("body", b""))
@@ -69,18 +76,21 @@ class BodyLimit:
 
 
 async def read_body(
-    request: Request, stack: AsyncExitStack, max_file_bytes: int
+    request: Request,
+    stack: AsyncExitStack,
+    max_file_bytes: int,
+    max_json_bytes: int = MAX_JSON_BYTES,
 ) -> tuple[dict[str, Any], dict[str, UploadFile]]:
     """Read JSON or multipart into fields and files; the files close with the stack.
 
     Raises:
         E3RGError: ``unsupported_media_type``, ``invalid_json``, ``invalid_multipart``.
     """
-    kind = request.headers.get("content-type", "application/json").split(";")[0].strip().lower()
+    kind = _content_type(request)
     if kind == "multipart/form-data":
         return await _read_form(request, stack, max_file_bytes)
     if kind == "application/json" or kind.endswith("+json"):
-        return await _read_json(request), {}
+        return await _read_json(request, max_json_bytes), {}
     raise E3RGError(
         "unsupported_media_type",
         f"Content-Type {kind!r} is not taken; send application/json or multipart/form-data",
@@ -88,23 +98,63 @@ async def read_body(
     )
 
 
-async def _read_json(request: Request) -> dict[str, Any]:
+def is_form(request: Request) -> bool:
+    """Whether the body is a form, whose values are all text."""
+    return _content_type(request) == "multipart/form-data"
+
+
+def _content_type(request: Request) -> str:
+    return request.headers.get("content-type", "application/json").split(";")[0].strip().lower()
+
+
+async def _read_json(request: Request, max_bytes: int) -> dict[str, Any]:
     data = bytearray()
     async for part in request.stream():
         data += part
-        if len(data) > MAX_JSON_BYTES:
+        if len(data) > max_bytes:
             raise E3RGError(
                 "body_too_large",
-                f"a JSON body may have {MAX_JSON_BYTES} bytes; send media as multipart files",
+                f"a JSON body may have {max_bytes} bytes; send media as multipart files",
                 status=413,
             )
     try:
-        fields = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        fields = json.loads(
+            data.decode("utf-8"),
+            parse_float=_number,
+            parse_constant=_no_number,
+            object_pairs_hook=_once,
+        )
+        # Half a surrogate pair is no text: nothing could store or send it.
+        json.dumps(fields, ensure_ascii=False).encode("utf-8")
+    except RecursionError as error:
+        raise E3RGError("invalid_json", "the body is nested too deeply; flatten it") from error
+    except ValueError as error:
         raise E3RGError("invalid_json", f"the body is not valid JSON: {error}") from error
     if not isinstance(fields, dict):
         raise E3RGError("invalid_json", 'the body must be a JSON object such as {"text": "Hello"}')
     return fields
+
+
+def _number(text: str) -> float | int:
+    """A number with a fraction or an exponent; 5.0 is an integer as JSON Schema has it."""
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"the number {text[:32]} is too large")
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number in JSON")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; which of two values of one name counts is anybody's guess (RFC 8259 section 4)."""
+    made: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in made:
+            raise ValueError(f"the name {name[:64]!r} is given twice in one object")
+        made[name] = value
+    return made
 
 
 async def _read_form(

@@ -24,7 +24,7 @@ from e3rg.gateway.conversation import resume
 from e3rg.gateway.intake import clean_text
 from e3rg.gateway.places import Place
 from e3rg.gateway.services import Services
-from e3rg.gateway.uploads import read_body, saved
+from e3rg.gateway.uploads import is_form, read_body, saved
 from e3rg.media.mux import FragmentedMp4Muxer
 from e3rg.media.types import Clip
 from e3rg.stages.avatar.engine import FPS
@@ -98,7 +98,7 @@ async def read_turn(request: Request, services: Services) -> Accepted:
                 f"there is no file field {field!r}; use audio, video or portrait",
                 param=field,
             )
-        body = parse(TurnBody, fields)
+        body = parse(TurnBody, fields, strict=not is_form(request))
         if body.timeout is not None and body.timeout > limits.timeout_s:
             raise E3RGError(
                 "timeout_too_long",

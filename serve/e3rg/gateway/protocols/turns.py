@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import JSONResponse, Response
 
 from e3rg.errors import E3RGError
 from e3rg.gateway import shapes, wire
@@ -18,18 +18,20 @@ from e3rg.gateway.streaming import EventStream, until_gone
 from e3rg.gateway.turns import Outcome
 from e3rg.turn.events import TurnEvent, TurnFailed
 
-_STREAM = """\
-With `stream` (the default), server-sent events, each with a name and a JSON object:
-`turn.created` (`TurnCreated`), `transcript` (`Transcript`), `emotion` (`Emotion`),
-`memory` (`Memory`), `text.delta` (`TextDelta`), `audio.chunk` (`AudioChunk`),
-`video.segment` (`VideoSegment`), `degraded` (`Degraded`), `usage` (`Usage`), and at the end
-exactly one `turn.completed` (`TurnCompleted`) or `error` (`Error`).
-Lines that begin with a colon are pings."""
+_REPLY = """\
+The reply. With `stream` (the default) server-sent events, each with a name and a JSON object as its
+data: `turn.created` first, then `transcript` (of sound), `emotion`, `memory`, `text.delta`,
+`audio.chunk`, `video.segment` and `degraded` as they come, `usage`, and at the end exactly one
+`turn.completed` or `error`. Lines that begin with a colon are pings. Without `stream`, one JSON
+object (`format: json`) or one MP4 file (`format: mp4`)."""
+
+_ID = "X-E3RG-Turn"
 
 
 def router(services: Services) -> APIRouter:
     """Make the routes."""
     routes = APIRouter(prefix="/v1/turns", tags=["turns"])
+    limits = services.profile.turn
 
     @routes.post(
         "",
@@ -39,13 +41,24 @@ def router(services: Services) -> APIRouter:
             form=native.TurnBody,
             files={"audio": False, "video": False, "portrait": False},
             one_of=("text", "audio", "video"),
+            bounds={
+                "text": {"minLength": 1, "maxLength": limits.max_text_chars},
+                "timeout": {"maximum": limits.timeout_s},
+            },
         ),
-        responses=gives(
-            shapes.Turn,
-            events=_STREAM,
-            binary=("video/mp4",),
-            description="The reply: streamed, or as one JSON object, or as one MP4 file.",
-        ),
+        responses={
+            **gives(
+                shapes.Turn,
+                events=shapes.EVENTS,
+                binary=("video/mp4",),
+                description=_REPLY,
+                headers={_ID: "The turn's id."},
+                links={
+                    "get_turn": {"turn_id": f"$response.header.{_ID}"},
+                    "get_turn_video": {"turn_id": f"$response.header.{_ID}"},
+                },
+            ),
+        },
     )
     async def create_turn(request: Request) -> Response:
         """Say something to a listener, by text, voice or camera."""
@@ -54,7 +67,8 @@ def router(services: Services) -> APIRouter:
             if not accepted.body.stream:
                 return await until_gone(request.receive, _whole(services, accepted))
             turn = services.runner.run(accepted.request, accepted.place)
-            return EventStream(native.sse(_chain(await anext(turn), turn)))
+            name = {_ID: accepted.request.id}
+            return EventStream(native.sse(_chain(await anext(turn), turn)), headers=name)
         finally:
             accepted.place.release_unused()
 
@@ -110,19 +124,21 @@ async def _whole(services: Services, accepted: native.Accepted) -> Response:
             if isinstance(event, TurnFailed):
                 raise event.error
     assert outcome.record is not None
+    name = {_ID: accepted.request.id}
     if accepted.body.format == "json":
-        return JSONResponse(wire.turn_json(outcome.record, outcome.clip is not None))
-    if outcome.clip is not None:
-        name = {"X-E3RG-Turn": accepted.request.id}
-        return FileResponse(outcome.clip, media_type="video/mp4", headers=name)
-    if outcome.fault is not None:
+        turned = wire.turn_json(outcome.record, outcome.clip is not None)
+        return JSONResponse(turned, headers=name)
+    if outcome.clip is None and outcome.fault is not None:
         raise outcome.fault
-    raise E3RGError(
+    missing = E3RGError(
         "no_video",
         f"the reply has no video; ask with format json, or see GET /v1/turns/{accepted.request.id}",
         param="format",
         status=422,
     )
+    if outcome.clip is None:
+        raise missing
+    return StoredFile(outcome.clip, "video/mp4", missing, headers=name)
 
 
 async def _turn(services: Services, turn_id: str) -> shapes.Turn:

@@ -1,10 +1,11 @@
-"""What a WebRTC peer is sent: one clock for sound and picture, and what happens when one is late."""
+"""What a WebRTC peer is sent: one clock for sound and picture, and nothing when one is late."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import av
@@ -190,7 +191,7 @@ async def test_clear_is_silence_at_once_and_a_soft_way_to_the_still() -> None:
     black = max(at for at, mean in means if mean < 20)
     rising = [mean for at, mean in means if at > black]
     still = float(REST.picture[:512].mean())
-    assert rising[3:] and all(a <= b + 1 for a, b in zip(rising, rising[1:], strict=False))
+    assert rising[3:] and all(a <= b + 1 for a, b in pairwise(rising))
     assert rising[-1] == pytest.approx(still, abs=8)
     assert sum(mean < 0.9 * rising[-1] for mean in rising) >= 2
 

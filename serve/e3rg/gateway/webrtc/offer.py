@@ -11,6 +11,7 @@ from e3rg.errors import E3RGError
 
 MAX_BYTES = 65_536
 _MAX_CANDIDATES = 32
+_HASHES = {"sha-256", "sha-384", "sha-512"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,9 @@ def _check_bundle(description: sdp.SessionDescription) -> None:
     for media in description.media:
         if not (media.ice and media.ice.usernameFragment and media.ice.password):
             raise _invalid("sdp lacks a=ice-ufrag or a=ice-pwd")
-        if media.dtls is None or not media.dtls.fingerprints:
-            raise _invalid("sdp lacks a=fingerprint")
+        prints = media.dtls.fingerprints if media.dtls is not None else []
+        if not any(each.algorithm.lower() in _HASHES for each in prints):
+            raise _invalid("sdp lacks a=fingerprint with sha-256, sha-384 or sha-512")
 
 
 def _usable(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from e3rg.errors import E3RGError
 from e3rg.gateway.faults import answer
@@ -15,7 +16,9 @@ _SAFE = {"GET", "HEAD", "OPTIONS"}
 class SameOrigin:
     """ASGI middleware: a browser's request that changes something must come from our own page.
 
-    Browsers name the page in ``Origin`` (RFC 6454); other clients send none and are not asked.
+    So must a WebSocket, which no browser keeps from other sites' pages by itself (RFC 6455,
+    section 10.2). Browsers name the page in ``Origin`` (RFC 6454); other clients send none and are
+    not asked.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -23,7 +26,8 @@ class SameOrigin:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse with ``origin_refused`` (403), or pass on."""
-        if scope["type"] == "http" and scope["method"] not in _SAFE:
+        changing = scope["type"] == "http" and scope["method"] not in _SAFE
+        if changing or scope["type"] == "websocket":
             headers = dict(scope["headers"])
             origin = headers.get(b"origin")
             host = headers.get(b"host", b"").decode("latin-1").lower()
@@ -33,9 +37,20 @@ class SameOrigin:
                     "a page of another site asked for this; open the listener's own page",
                     status=403,
                 )
-                await answer(error)(scope, receive, send)
+                if changing:
+                    await answer(error)(scope, receive, send)
+                else:
+                    await _deny(WebSocket(scope, receive, send), error)
                 return
         await self._app(scope, receive, send)
+
+
+async def _deny(websocket: WebSocket, error: E3RGError) -> None:
+    """Refuse before the handshake, with an answer where the server can give one."""
+    if "websocket.http.response" in websocket.scope.get("extensions", {}):
+        await websocket.send_denial_response(answer(error))
+    else:
+        await websocket.close(1008, error.message)
 
 
 def _netloc(origin: str) -> str | None:

@@ -17,7 +17,7 @@ _HEAR_S = 60.0
 
 
 def understood(item: Item, text: str) -> Event:
-    """The item's words are known: they take the place of its sound.
+    """The item's words are known.
 
     Returns:
         ``conversation.item.input_audio_transcription.completed``.
@@ -33,7 +33,7 @@ def understood(item: Item, text: str) -> Event:
 
 
 def not_understood(item: Item, error: E3RGError) -> Event:
-    """No words can be had of the item's sound, which goes.
+    """No words can be had of the item's sound.
 
     Returns:
         ``conversation.item.input_audio_transcription.failed``.
@@ -53,7 +53,7 @@ async def transcribe(services: Services, transport: Transport, item: Item, *, te
 
     A failure is told as an event and leaves the item without words.
     """
-    data = b"".join(part.audio.data for part in item.unheard if part.audio is not None)
+    data = b"".join(voice.data for voice in item.voices)
     try:
         limit = services.profile.turn.timeout_s
         with services.calls.take():
@@ -72,9 +72,9 @@ async def transcribe(services: Services, transport: Transport, item: Item, *, te
 
 def _settle(item: Item, text: str) -> tuple[int, float]:
     parts = item.unheard
-    seconds = sum(part.audio.seconds for part in parts if part.audio is not None)
     for part in parts:
-        part.text, part.audio = "", None
-    if parts:
-        parts[0].text = text
-    return (item.parts.index(parts[0]) if parts else 0), seconds
+        part.text, part.understood = "", True
+    if not parts:
+        return 0, 0.0
+    parts[0].text = text
+    return item.parts.index(parts[0]), sum(voice.seconds for voice in item.voices)

@@ -20,6 +20,8 @@ Status = Literal["completed", "incomplete", "in_progress"]
 
 MAX_ITEMS = 200
 """Items of one conversation; the oldest go first."""
+_MAX_PICTURES = 24
+"""Pictures that wait for an answer; the oldest go first."""
 
 
 @dataclass(slots=True)
@@ -29,7 +31,8 @@ class Part:
     Attributes:
         kind: its type on the wire.
         text: the words; of sound its transcript.
-        audio: the speaker's voice at 16 kHz until its words are known.
+        audio: the speaker's voice at 16 kHz, until it was answered.
+        understood: of sound: its words are known, or it has none.
         image: a JPEG still, once the picture was read.
     """
 
@@ -37,6 +40,7 @@ class Part:
     text: str = ""
     audio: Pcm | None = None
     image: bytes | None = None
+    understood: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As clients see it; without sound and pictures."""
@@ -99,7 +103,28 @@ class Item:
     @property
     def unheard(self) -> list[Part]:
         """The parts with sound whose words are not known yet."""
-        return [part for part in self.parts if part.audio is not None]
+        return [part for part in self.parts if part.audio is not None and not part.understood]
+
+    @property
+    def voices(self) -> list[Pcm]:
+        """Its sound, as far as it is kept."""
+        return [part.audio for part in self.parts if part.audio is not None]
+
+    @property
+    def pictures(self) -> tuple[bytes, ...]:
+        """Its pictures, and those of its speaker."""
+        return tuple(part.image for part in self.parts if part.image is not None) + self.stills
+
+    def forget_voices(self) -> None:
+        """Its sound was answered, or must go."""
+        for part in self.parts:
+            part.audio = None
+
+    def forget_pictures(self) -> None:
+        """Its pictures were answered, or must go."""
+        self.stills = ()
+        for part in self.parts:
+            part.image = None
 
     def to_json(self) -> Event:
         """As clients see it."""
@@ -139,11 +164,22 @@ class Conversation:
         place = order.index(item) if item in self._items else 0
         return order[place - 1] if place else None
 
-    @property
-    def audio_s(self) -> float:
-        """Seconds of sound that nobody has listened to yet."""
-        parts = (part for item in self for part in item.unheard)
-        return sum(part.audio.seconds for part in parts if part.audio is not None)
+    def make_room(self, seconds: float, most: float) -> None:
+        """Keep the sound that waits for an answer within a bound: the oldest of known words goes.
+
+        Raises:
+            E3RGError: ``audio_too_long`` where that is not enough.
+        """
+        for item in [*self, None]:
+            if seconds + sum(voice.seconds for each in self for voice in each.voices) <= most:
+                return
+            if item is not None and not item.unheard:
+                item.forget_voices()
+        raise E3RGError(
+            "audio_too_long",
+            f"the conversation holds {most:.0f} s of sound that no response has answered; create "
+            "a response, or delete items",
+        )
 
     def get(self, item: object) -> Item:
         """An item by id.
@@ -191,6 +227,11 @@ class Conversation:
             place = 0 if before is None else list(self._items).index(before) + 1
             order.insert(place, item)
             self._items = {each.id: each for each in order}
+        kept = _MAX_PICTURES
+        for newest in reversed(self._items.values()):
+            kept -= len(newest.pictures)
+            if kept < 0:
+                newest.forget_pictures()
         gone = [each for each in self._items if each != item.id]
         gone = gone[: max(len(self._items) - MAX_ITEMS, 0)]
         for each in gone:

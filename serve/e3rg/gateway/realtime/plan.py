@@ -24,6 +24,9 @@ from e3rg.turn.request import Modality, TurnRequest
 SILENCE = "..."
 """What somebody said who said nothing: a reply was asked for by itself."""
 
+_MAX_FRAMES = 8
+Hear = Callable[[Item, bool], Awaitable[bool]]
+
 _PAUSE = bytes(SPEECH_INPUT_RATE * 2 * 3 // 10)
 
 
@@ -34,7 +37,6 @@ class Context:
     Attributes:
         conversation: the id under which its turns are recorded.
         earlier: where the recorded conversation stood when the session took it up.
-        previous: the listener's expression at the end of the last turn.
         video: pictures are wanted.
     """
 
@@ -42,7 +44,6 @@ class Context:
     model: Model
     conversation: str
     earlier: Resumed
-    previous: Delivery | None
     video: bool
 
 
@@ -96,28 +97,32 @@ async def plan(
     context: Context,
     params: ResponseParams,
     items: list[Item],
-    transcribe: Callable[[Item], Awaitable[None]],
+    previous: Delivery | None,
+    hear: Hear,
 ) -> tuple[TurnRequest, Item | None]:
     """Make the turn of a response.
 
     Args:
         items: the conversation, or the response's own input.
-        transcribe: finds the words of an item's sound.
+        previous: the listener's expression at the end of the last turn.
+        hear: finds the words of an item's sound; False if the turn itself may do so.
 
     Returns:
         The turn, and the item whose words the turn itself will find.
 
     Raises:
-        E3RGError: ``unknown_voice``, or what ``transcribe`` raises.
+        E3RGError: ``unknown_voice``.
     """
     settings, limits = context.settings, services.profile.turn
     said = pending(items)
-    audio = _voice(said)
+    alone: Item | None = None
     for item in items:
         # One voice alone is heard by the turn; words beside it would keep the turn from listening.
-        if item.unheard and (len(said) != 1 or item is not said[0] or item.text):
-            await transcribe(item)
-    alone = said[0] if len(said) == 1 and said[0].unheard else None
+        may_wait = len(said) == 1 and item is said[0] and not item.text
+        if item.unheard and not await hear(item, may_wait):
+            alone = item
+    audio = _voice(said)
+    frames = _frames(said)
     text = " ".join(item.text for item in said if item.text)
     identity = context.earlier.identity
     output = params.audio.output
@@ -133,12 +138,12 @@ async def plan(
         deadline=time.time() + limits.timeout_s,
         text=None if alone is not None else text or SILENCE,
         audio=audio,
-        frames=_frames(said),
+        frames=frames,
         history=_history(context, params, items, said, limits.history_turns),
         user=settings.e3rg.user,
         reply_with=_modality(context, params),
         policy=ListenerPolicy(settings.e3rg.policy),
-        previous=context.previous,
+        previous=previous,
         seed=random.getrandbits(31),
         max_tokens=most if asked == "inf" else min(asked, most),
         temperature=limits.temperature,
@@ -146,6 +151,10 @@ async def plan(
         instructions=_instructions(settings, params, items),
         may_degrade=settings.e3rg.degrade == "allow",
     )
+    for item in said:
+        item.forget_pictures()
+        if item is not alone:
+            item.forget_voices()
     return request, alone
 
 
@@ -173,11 +182,9 @@ def _voice(said: list[Item]) -> Pcm | None:
     """The newest sound that was said; it carries emotion also where its words are known."""
     if not said:
         return None
-    voices = [part.audio.data for part in said[-1].unheard if part.audio is not None]
+    voices = [voice.data for voice in said[-1].voices]
     return Pcm(_PAUSE.join(voices), SPEECH_INPUT_RATE) if voices else None
 
 
 def _frames(said: list[Item]) -> tuple[bytes, ...]:
-    pictures = [part.image for item in said for part in item.parts if part.image is not None]
-    stills = [still for item in said for still in item.stills]
-    return tuple((pictures + stills)[-8:])
+    return tuple(picture for item in said for picture in item.pictures)[-_MAX_FRAMES:]

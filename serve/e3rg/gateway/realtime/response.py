@@ -19,6 +19,7 @@ from e3rg.gateway.realtime.config import (
     ResponseParams,
     Settings,
     format_name,
+    voice_name,
 )
 from e3rg.gateway.realtime.events import Event, event, new_id
 from e3rg.gateway.realtime.hearing import not_understood, understood
@@ -89,6 +90,7 @@ class Response:
         self._timings: dict[str, float] = {}
         self._error: E3RGError | None = None
         self._reason: CancelReason | None = None
+        self._begun = False
         self._ending = False
         self._task: asyncio.Task[None] | None = None
 
@@ -108,7 +110,9 @@ class Response:
         """
         if self.running and self._task is not None and self._reason is None:
             self._reason = reason
-            self._task.cancel()
+            # A task that is cancelled before its first step would end without a word.
+            if self._begun:
+                self._task.cancel()
 
     async def ended(self) -> None:
         """Return when its last event is out."""
@@ -128,15 +132,19 @@ class Response:
             await self._outcome.settled.wait()
 
     async def _run(self, after: Response | None) -> None:
+        self._begun = True
         try:
             await self._transport.send(event("response.created", response=self.to_json()))
+            if self._reason is not None:
+                raise asyncio.CancelledError
             if after is not None:
                 await after.settled()  # its place is free then
-            after = None
             await self._work()
         except asyncio.CancelledError:
             if self._reason is None:
                 raise
+            if self._task is not None:
+                self._task.uncancel()
         except E3RGError as error:
             self._error = error
         except Exception as error:
@@ -194,13 +202,16 @@ class Response:
         if self._heard is None:
             return
         told = understood(self._heard, text)
+        self._heard.forget_voices()
         if self._settings.audio.input.transcription is not None:
             await self._transport.send(told)
 
     async def _not_transcribed(self, error: E3RGError) -> None:
         # Sound without words stays out of later turns; after other failures it may be heard again.
         if self._heard is not None and self._heard.unheard and error.code == "no_speech":
-            await self._transport.send(not_understood(self._heard, error))
+            told = not_understood(self._heard, error)
+            self._heard.forget_voices()
+            await self._transport.send(told)
 
     async def _text(self, text: str) -> None:
         await self._begin()
@@ -281,6 +292,12 @@ class Response:
         return (self._params.output_modalities or self._settings.output_modalities) == ["audio"]
 
     @property
+    def _voice(self) -> str | None:
+        if self._request is not None:
+            return self._request.identity.voice
+        return voice_name(self._params.audio.output.voice or self._settings.audio.output.voice)
+
+    @property
     def _part(self) -> Part:
         assert self.item is not None
         return self.item.parts[0]
@@ -312,7 +329,7 @@ class Response:
             "conversation_id": self._conversation,
             "output_modalities": ["audio"] if self.spoken else ["text"],
             "max_output_tokens": self._params.max_output_tokens or self._settings.max_output_tokens,
-            "audio": {"output": {"format": output.model_dump()}},
+            "audio": {"output": {"format": output.model_dump(), "voice": self._voice}},
             "metadata": self._params.metadata,
             "usage": _usage_json(self._usage),
         }

@@ -6,12 +6,12 @@ https://platform.openai.com/docs/guides/realtime-conversations
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from e3rg.emotions.types import Delivery
 from e3rg.errors import E3RGError
 from e3rg.gateway.catalog import Model
 from e3rg.gateway.conversation import Resumed
@@ -24,18 +24,15 @@ from e3rg.gateway.realtime.config import (
     voice_name,
 )
 from e3rg.gateway.realtime.events import Event, error_event, event, new_id
-from e3rg.gateway.realtime.heard import keep_heard
-from e3rg.gateway.realtime.hearing import transcribe
+from e3rg.gateway.realtime.floor import Floor
 from e3rg.gateway.realtime.incoming import MAX_STILLS, read_audio, read_item, read_still
-from e3rg.gateway.realtime.items import Conversation, Item, Part
-from e3rg.gateway.realtime.plan import Context, check, plan, take_up
-from e3rg.gateway.realtime.response import CancelReason, Response
+from e3rg.gateway.realtime.items import Item, Part
+from e3rg.gateway.realtime.plan import Context, check, take_up
 from e3rg.gateway.realtime.speech_input import SpeechInput, Started, Stopped
 from e3rg.gateway.realtime.transport import Transport
 from e3rg.gateway.services import Services
 from e3rg.gateway.voices import find_voice
 from e3rg.media.types import Pcm
-from e3rg.turn.request import TurnRequest
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +40,9 @@ SESSION_S = 3600.0
 """A session's longest life, as OpenAI's."""
 IDLE_S = 900.0
 """A session in which nothing happens ends after so long."""
+_TICK_S = 0.5
 _AT_ONCE_S = 0.5
 """Longer pieces of sound are listened to in a thread."""
-_TAIL_S = 0.2
-"""So little left unheard is as good as heard."""
-_CLOSE_S = 30.0
 
 Handler = Callable[["RealtimeSession", Event], Awaitable[None]]
 
@@ -74,20 +69,16 @@ class RealtimeSession:
         self._model = model
         self._video = video
         self._settings = Settings()
-        self._items = Conversation()
+        self._floor = Floor(services, transport)
         self._own_conversation = new_id("conv")
         self._earlier: Resumed | None = None
-        self._previous: Delivery | None = None
-        self._response: Response | None = None
-        self._stills: list[bytes] = []
         self._lock = asyncio.Lock()
         self._expires = time.time() + SESSION_S
         self._active = time.monotonic()
         self._closed = asyncio.Event()
-        self._held: set[asyncio.Task[None]] = set()
-        self._hearing: set[asyncio.Task[None]] = set()
         self._input = SpeechInput(services.vad, services.profile.turn.max_audio_s)
         self._speech_item: str | None = None
+        self._prompted = False
 
     async def run(self, session: dict[str, Any] | None = None) -> None:
         """Greet the client, and return when the session has ended.
@@ -102,14 +93,13 @@ class RealtimeSession:
         await self._transport.send(event("session.created", session=self._session_json()))
         while not self._closed.is_set():
             left = min(self._expires - time.time(), self._active + IDLE_S - time.monotonic())
-            if left > 0:
-                try:
-                    await asyncio.wait_for(self._closed.wait(), left)
-                except TimeoutError:
-                    continue
-            else:
+            if left <= 0:
                 await self._expire()
                 return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left, _TICK_S)):
+                    await self._closed.wait()
+            await self._prompt()
 
     async def receive(self, message: Any) -> None:
         """Take one client event; whatever is wrong with it is told as an ``error`` event."""
@@ -162,19 +152,7 @@ class RealtimeSession:
         A reply that was playing is remembered as far as it was heard.
         """
         self._closed.set()
-        response = self._response
-        if response is not None:
-            playing = self._plays(response)
-            self._transport.clear()
-            await response.close()
-            item = response.item
-            if playing and item is not None and item.spoken is not None and item.turn is not None:
-                reply = item.spoken.until(self._transport.heard_s)
-                self._hold(keep_heard(self._services, response, item.turn, reply))
-        for task in tuple(self._hearing):
-            task.cancel()
-        while self._held:
-            await asyncio.wait(tuple(self._held), timeout=_CLOSE_S)
+        await self._floor.close()
 
     # Client events, each by a handler of its own.
 
@@ -194,8 +172,8 @@ class RealtimeSession:
         await self._transport.send(event("input_audio_buffer.cleared"))
 
     async def _still(self, message: Event) -> None:
-        self._stills.append(await read_still(message.get("image")))
-        del self._stills[:-MAX_STILLS]
+        self._floor.stills.append(await read_still(message.get("image")))
+        del self._floor.stills[:-MAX_STILLS]
 
     async def _create_item(self, message: Event) -> None:
         audio_format = format_name(self._settings.audio.input.format)
@@ -205,19 +183,19 @@ class RealtimeSession:
             raise E3RGError(
                 "invalid_type", "previous_item_id is not text", param="previous_item_id"
             )
-        await self._add(item, after)
-        await self._tell_done(item)
+        await self._floor.add(item, after)
+        await self._floor.done(item)
 
     async def _retrieve_item(self, message: Event) -> None:
-        item = self._items.get(message.get("item_id"))
+        item = self._floor.items.get(message.get("item_id"))
         await self._transport.send(event("conversation.item.retrieved", item=item.to_json()))
 
     async def _delete_item(self, message: Event) -> None:
-        item = self._items.remove(message.get("item_id"))
+        item = self._floor.items.remove(message.get("item_id"))
         await self._transport.send(event("conversation.item.deleted", item_id=item.id))
 
     async def _truncate_item(self, message: Event) -> None:
-        item = self._items.get(message.get("item_id"))
+        item = self._floor.items.get(message.get("item_id"))
         end, index = message.get("audio_end_ms"), message.get("content_index", 0)
         if type(end) is not int or end < 0:
             raise E3RGError(
@@ -237,7 +215,7 @@ class RealtimeSession:
                 f"audio_end_ms is {end}, but only {sent} ms of the item were spoken",
                 param="audio_end_ms",
             )
-        await self._truncate(item, end)
+        await self._floor.truncate(item, end)
 
     async def _create_response(self, message: Event) -> None:
         params = response_params(message.get("response") or {})
@@ -247,19 +225,19 @@ class RealtimeSession:
         voice = voice_name(params.audio.output.voice)
         if voice is not None:
             await find_voice(self._services, voice, "response.audio.output.voice")
-        self._respond(params, own)
+        self._floor.respond(self._context, params, own)
 
     async def _cancel_response(self, message: Event) -> None:
-        response = self._response
+        response = self._floor.response
         wanted = message.get("response_id")
         if response is None or not response.running or wanted not in (None, response.id):
             raise E3RGError(
                 "response_cancel_not_active", "there is no such response in work; nothing to cancel"
             )
-        await self._interrupt("client_cancelled")
+        await self._floor.interrupt("client_cancelled")
 
     async def _clear_output(self, message: Event) -> None:
-        await self._interrupt("client_cancelled")
+        await self._floor.interrupt("client_cancelled")
 
     # What they are made of.
 
@@ -277,6 +255,7 @@ class RealtimeSession:
 
     async def _speech_started(self, change: Started) -> None:
         self._speech_item = new_id("item")
+        self._prompted = False
         told = event(
             "input_audio_buffer.speech_started",
             item_id=self._speech_item,
@@ -284,7 +263,7 @@ class RealtimeSession:
         )
         vad = self._settings.vad
         if vad is not None and vad.interrupt_response:
-            await self._interrupt("turn_detected", told)
+            await self._floor.interrupt("turn_detected", told)
         else:
             await self._transport.send(told)
 
@@ -301,160 +280,67 @@ class RealtimeSession:
         responds = vad is not None and vad.create_response
         await self._committed(change.audio, responds=responds)
         if responds:
-            self._respond(ResponseParams())
+            self._floor.respond(self._context, ResponseParams())
 
     async def _committed(self, audio: Pcm, *, responds: bool = False) -> None:
-        most = self._services.profile.turn.max_audio_s
-        if self._items.audio_s + audio.seconds > most:
-            raise E3RGError(
-                "audio_too_long",
-                f"the conversation holds {most:.0f} s of sound that no response has answered; "
-                "create a response, or delete items",
-            )
         name, self._speech_item = self._speech_item or new_id("item"), None
         item = Item(name, "user", [Part("input_audio", audio=audio)])
-        before = self._items.last
+        self._floor.check(item)
+        before = self._floor.items.last
         await self._transport.send(
             event("input_audio_buffer.committed", item_id=item.id, previous_item_id=before)
         )
-        await self._add(item)
-        await self._tell_done(item)
+        await self._floor.add(item)
+        await self._floor.done(item)
         if not responds and self._settings.audio.input.transcription is not None:
-            work = transcribe(self._services, self._transport, item, tell=True)
-            self._hearing.add(hearing := self._hold(work))
-            hearing.add_done_callback(self._hearing.discard)
-
-    async def _add(self, item: Item, after: str | None = None) -> None:
-        if item.role == "user":
-            item.stills, self._stills = tuple(self._stills), []
-        before, gone = self._items.add(item, after)
-        await self._transport.send(
-            event("conversation.item.added", item=item.to_json(), previous_item_id=before)
-        )
-        for name in gone:
-            await self._transport.send(event("conversation.item.deleted", item_id=name))
-
-    async def _tell_done(self, item: Item) -> None:
-        await self._transport.send(
-            event(
-                "conversation.item.done",
-                item=item.to_json(),
-                previous_item_id=self._items.before(item.id),
-            )
-        )
-
-    async def _put_reply(self, item: Item) -> None:
-        if item.status == "in_progress":
-            await self._add(item)
-        else:
-            await self._tell_done(item)
+            self._floor.transcribe(item)
 
     async def _input_item(self, fields: dict[str, Any]) -> Item:
         if fields.get("type") == "item_reference":
-            return self._items.get(fields.get("id"))
+            return self._floor.items.get(fields.get("id"))
         audio_format = format_name(self._settings.audio.input.format)
         return await read_item(fields, self._services.profile.turn, audio_format)
 
-    def _respond(self, params: ResponseParams, own: list[Item] | None = None) -> None:
-        before = self._response
-        if before is not None and before.running:
-            raise E3RGError(
-                "conversation_already_has_active_response",
-                f"response {before.id} is still in work; wait for its response.done, or cancel it",
-            )
-        assert self._earlier is not None
-        settings, told = self._settings, self._settings.audio.input.transcription is not None
-        context = Context(
-            settings=settings,
-            model=self._model,
-            conversation=self._conversation,
-            earlier=self._earlier,
-            previous=before.delivery if before is not None and before.delivery else self._previous,
-            video=self._wants_video,
-        )
-        self._previous = context.previous
-        items = list(self._items) if own is None else own
-
-        async def words(item: Item) -> None:
-            await transcribe(self._services, self._transport, item, tell=told)
-
-        async def prepare() -> tuple[TurnRequest, Item | None]:
-            return await plan(self._services, context, params, items, words)
-
-        put = self._put_reply if params.conversation == "auto" else None
-        self._response = Response(
-            self._services, self._transport, settings, params, self._conversation, prepare, put
-        )
-        self._response.start(before)
-
-    async def _interrupt(self, reason: CancelReason, first: Event | None = None) -> None:
-        """Stop the reply, and keep of it what can have been heard.
-
-        Args:
-            reason: why.
-            first: an event to send as soon as nothing more is played.
-        """
-        response = self._response
-        item = response.item if response is not None else None
-        playing = response is not None and self._plays(response)
-        if playing:
-            self._transport.clear()
-        if response is not None:
-            response.stop(reason)
-        if first is not None:
-            await self._transport.send(first)
-        if response is None or not playing:
-            return
-        await response.ended()
-        item = response.item
-        if item is not None and item.spoken is not None and item.id in self._items:
-            heard = min(self._transport.heard_s, item.spoken.seconds)
-            await self._truncate(item, int(1000 * heard))
-
-    def _plays(self, response: Response) -> bool:
-        """Whether more of a reply is to be heard, or made."""
-        if response.running:
-            return True
-        item = response.item
-        if item is None or item.spoken is None or response.cleared:
-            return False
-        return self._transport.heard_s < item.spoken.seconds - _TAIL_S
-
-    async def _truncate(self, item: Item, end_ms: int) -> None:
-        assert item.spoken is not None
-        item.parts[0].text = item.spoken.until(end_ms / 1000)
-        await self._transport.send(
-            event(
-                "conversation.item.truncated",
-                item_id=item.id,
-                content_index=0,
-                audio_end_ms=end_ms,
-            )
-        )
-        response = self._response
-        if response is not None and response.item is item:
-            response.cleared = True
-        else:
-            response = None
-        if item.turn is not None:
-            self._hold(keep_heard(self._services, response, item.turn, item.parts[0].text))
-
-    def _hold(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._held.add(task)
-        task.add_done_callback(self._held.discard)
-        return task
-
     async def _expire(self) -> None:
-        idle = time.time() < self._expires
-        what = (
-            f"nothing happened for {IDLE_S / 60:.0f} minutes"
-            if idle
-            else (f"a session lasts {SESSION_S / 60:.0f} minutes at most")
-        )
+        if time.time() < self._expires:
+            what = f"nothing happened for {IDLE_S / 60:.0f} minutes"
+        else:
+            what = f"a session lasts {SESSION_S / 60:.0f} minutes at most"
         error = E3RGError("session_expired", f"{what}; connect again")
         await self._transport.send(error_event(error))
         await self._transport.close(1001, error.message)
+
+    async def _prompt(self) -> None:
+        """Speak to somebody who says nothing (``idle_timeout_ms``), once until they speak again."""
+        vad = self._settings.vad
+        limit = vad.idle_timeout_ms if vad is not None else None
+        if limit is None or self._prompted or self._lock.locked():
+            return
+        async with self._lock:
+            quiet = 0.0 if self._input.speaking else 1000 * self._floor.quiet_s
+            if quiet < limit:
+                return
+            self._prompted = True
+            item = Item(new_id("item"), "user", [Part("input_audio")])
+            end = self._input.end_ms
+            await self._transport.send(
+                event(
+                    "input_audio_buffer.timeout_triggered",
+                    item_id=item.id,
+                    audio_start_ms=max(end - round(quiet), 0),
+                    audio_end_ms=end,
+                )
+            )
+            await self._floor.add(item)
+            await self._floor.done(item)
+            self._floor.respond(self._context, ResponseParams())
+
+    @property
+    def _context(self) -> Context:
+        assert self._earlier is not None
+        return Context(
+            self._settings, self._model, self._conversation, self._earlier, self._wants_video
+        )
 
     @property
     def _conversation(self) -> str:

@@ -72,6 +72,11 @@ class SpeechInput:
         return self._start + len(self._buffer) // 2
 
     @property
+    def end_ms(self) -> int:
+        """Milliseconds of sound since the session's first sample."""
+        return self._end // _PER_MS
+
+    @property
     def speaking(self) -> bool:
         """Whether speech goes on."""
         return self._endpointer.speaking
@@ -85,7 +90,7 @@ class SpeechInput:
             self._endpointer.configure(detection.threshold, detection.silence_duration_ms)
 
     def feed(self, pcm: Pcm) -> list[Started | Stopped]:
-        """Take sound; one millisecond of work for each second of it.
+        """Take sound, and listen to it: some milliseconds of work for each second.
 
         Raises:
             E3RGError: ``input_audio_buffer_full`` without turn detection; ``model_missing``.

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from typing import Any
 
-from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from e3rg.gateway import wire
 from e3rg.gateway.realtime.events import event
@@ -26,6 +26,7 @@ _MAX_QUEUED = 4_000_000
 """Characters that wait for a client; about a minute of sound and picture."""
 _PATIENCE_S = 15.0
 """A client that takes nothing for so long is closed."""
+_GOODBYE_S = 3.0
 _DELTA_S = 0.2
 """Sound goes out in pieces of so many seconds, so that little is on its way when it is stopped."""
 
@@ -41,39 +42,34 @@ class WebSocketTransport:
         self._websocket = websocket
         self._queue: deque[tuple[str, bool]] = deque()
         self._queued = 0
-        self._changed = asyncio.Condition()
+        self._more = asyncio.Event()
+        self._room = asyncio.Event()
         self._closing: tuple[int, str] | None = None
         self._media: _Media | None = None
         self._heard = _Playback()
-        self._writer: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Write until the connection is closed."""
-        self._writer = asyncio.current_task()
-        while True:
-            async with self._changed:
-                await self._changed.wait_for(lambda: self._queue or self._closing)
-                text = ""
-                if self._queue:
-                    text, _ = self._queue.popleft()
-                    self._queued -= len(text)
-                    self._changed.notify_all()
-            if not text:
-                break
+        while self._queue or self._closing is None:
+            if not self._queue:
+                self._more.clear()
+                await self._more.wait()
+                continue
+            text, _ = self._queue.popleft()
+            self._queued -= len(text)
+            self._room.set()
             try:
                 async with asyncio.timeout(_PATIENCE_S):
                     await self._websocket.send_text(text)
             except TimeoutError:
                 self._give_up()
             except (WebSocketDisconnect, OSError, RuntimeError):
-                self._closing = (1006, "gone")
+                self._shut(1006, "the client is gone")
                 self._drop(everything=True)
-                return
-        assert self._closing is not None
         code, reason = self._closing
-        if self._websocket.application_state is WebSocketState.CONNECTED:
+        if code != 1006:
             try:
-                async with asyncio.timeout(_PATIENCE_S):
+                async with asyncio.timeout(_GOODBYE_S):
                     await self._websocket.close(code, reason)
             except (TimeoutError, OSError, RuntimeError, WebSocketDisconnect):
                 log.info("a client was gone before the close")
@@ -129,41 +125,42 @@ class WebSocketTransport:
 
     async def close(self, code: int, reason: str) -> None:
         """Close behind what is queued."""
-        async with self._changed:
-            if self._closing is None:
-                # A close frame holds 123 bytes of reason (RFC 6455 section 5.5).
-                self._closing = (code, reason.encode()[:120].decode(errors="ignore"))
-            self._changed.notify_all()
+        self._shut(code, reason)
 
     async def _put_media(self, media: _Media, event: dict[str, Any] | None) -> None:
         if event is not None and self._media is media:
-            text = json.dumps(event, separators=(",", ":"))
-            await self._put(text, lambda: self._media is media)
+            await self._put(json.dumps(event, separators=(",", ":")), media)
 
-    async def _put(self, text: str, wanted: Any = None) -> None:
-        async with self._changed:
+    async def _put(self, text: str, media: _Media | None = None) -> None:
+        while self._queued >= _MAX_QUEUED and self._closing is None:
+            self._room.clear()
             try:
                 async with asyncio.timeout(_PATIENCE_S):
-                    await self._changed.wait_for(
-                        lambda: self._queued < _MAX_QUEUED or self._closing
-                    )
+                    await self._room.wait()
             except TimeoutError:
                 self._give_up()
-            if self._closing is not None or (wanted is not None and not wanted()):
-                return
-            self._queue.append((text, wanted is not None))
+        if self._closing is None and (media is None or self._media is media):
+            self._queue.append((text, media is not None))
             self._queued += len(text)
-            self._changed.notify_all()
+            self._more.set()
+
+    def _shut(self, code: int, reason: str) -> None:
+        if self._closing is None:
+            # A close frame holds 123 bytes of reason (RFC 6455 section 5.5).
+            self._closing = (code, reason.encode()[:120].decode(errors="ignore"))
+        self._more.set()
+        self._room.set()
 
     def _give_up(self) -> None:
-        self._closing = (1013, "the client reads too slowly; connect again")
         self._drop(everything=True)
+        self._shut(1013, "the client reads too slowly; connect again")
 
     def _drop(self, *, everything: bool) -> None:
         kept = [entry for entry in self._queue if not everything and not entry[1]]
         self._queue.clear()
         self._queue.extend(kept)
         self._queued = sum(len(text) for text, _ in kept)
+        self._room.set()
 
 
 class _Playback:

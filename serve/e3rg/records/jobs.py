@@ -179,11 +179,7 @@ class JobStore:
             if after is not None:
                 last = session.get(VideoJob, after)
                 if last is None:
-                    raise E3RGError(
-                        "invalid_after",
-                        f"after: there is no video {after[:64]!r}; start the list anew",
-                        param="after",
-                    )
+                    raise invalid_after(after)
                 older = or_(
                     VideoJob.created < last.created,
                     and_(VideoJob.created == last.created, VideoJob.id < last.id),
@@ -337,6 +333,15 @@ class JobStore:
             .execution_options(synchronize_session=False)
         )
         return await self._database.run(lambda session: _changed(session.execute(query)))
+
+
+def invalid_after(after: str) -> E3RGError:
+    """The answer to a page behind a job that there is not."""
+    return E3RGError(
+        "invalid_after",
+        f"after: there is no video {after[:64]!r}; start the list anew",
+        param="after",
+    )
 
 
 def _free(now: float) -> ColumnElement[bool]:

@@ -15,7 +15,7 @@ from e3rg.gateway.videos.worker import VideoWorker
 from e3rg.identities.store import IdentityStore
 from e3rg.media.previews import write_file
 from e3rg.records.database import Database
-from e3rg.records.jobs import JobStore, Page, VideoJob
+from e3rg.records.jobs import JobStore, Page, VideoJob, invalid_after
 
 _ID = re.compile(r"video_[0-9a-f]{24}")
 
@@ -80,6 +80,8 @@ class Videos:
         Raises:
             E3RGError: ``invalid_after``.
         """
+        if after is not None and not _ID.fullmatch(after):
+            raise invalid_after(after)
         return await self.jobs.page(limit, after, newest_first)
 
     async def delete(self, video: str) -> None:

@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, FastAPI, Query, Request
-from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from e3rg.deadline import bounded
@@ -30,6 +29,7 @@ from e3rg.gateway.protocols.openai.videos_wire import (
     video_of,
 )
 from e3rg.gateway.services import Services
+from e3rg.gateway.streaming import until_gone
 from e3rg.gateway.uploads import read_body
 from e3rg.gateway.videos.files import MEDIA_TYPES
 from e3rg.identities.types import MAX_PORTRAIT_BYTES
@@ -146,7 +146,9 @@ async def _read(request: Request, services: Services) -> tuple[VideoJob, bytes |
         if _FILE not in files:
             return job, None
         job.own_portrait = True
-        return job, await _portrait(files[_FILE], services)
+        portrait = await files[_FILE].read()
+        await until_gone(request.receive, _preflight(portrait, services))
+        return job, portrait
 
 
 async def _job(body: VideoBody, services: Services) -> VideoJob:
@@ -194,9 +196,8 @@ async def _job(body: VideoBody, services: Services) -> VideoJob:
     )
 
 
-async def _portrait(upload: UploadFile, services: Services) -> bytes:
-    """Read and preflight the listener's portrait: a job that cannot be made is not accepted."""
-    portrait = await upload.read()
+async def _preflight(portrait: bytes, services: Services) -> None:
+    """Check the listener's portrait: a job that cannot be made is not accepted."""
     try:
         with services.calls.take():
             async with bounded(time.time() + _INSPECT_S):
@@ -205,4 +206,3 @@ async def _portrait(upload: UploadFile, services: Services) -> bytes:
         if error.param == "portrait":
             error.param = _FILE
         raise
-    return portrait

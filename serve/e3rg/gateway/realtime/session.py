@@ -370,6 +370,11 @@ class RealtimeSession:
         output["voice"] = (
             voice_name(self._settings.audio.output.voice) or self._earlier.identity.voice
         )
+        # Pipecat's client takes no session whose transcription has no model.
+        if (transcription := shown["audio"]["input"]["transcription"]) is not None:
+            transcription["model"] = (
+                transcription["model"] or self._services.profile.stages.understanding.model
+            )
         shown["e3rg"] |= {
             "identity": self._earlier.identity.id,
             "conversation": self._conversation,

@@ -32,6 +32,7 @@ export class Camera {
 
   /** @param {(still: string) => void} seen given a data URL of a JPEG picture */
   watch(seen) {
+    window.clearInterval(this.#timer);
     this.#timer = window.setInterval(() => {
       const still = document.hidden ? null : this.still();
       if (still) seen(still);

@@ -1,10 +1,11 @@
 // @ts-check
 // Microphone and camera, and the realtime session that carries them while one of them is on.
 
+import { openCall } from "./call.js";
 import { Camera } from "./camera.js";
 import { Microphone } from "./microphone.js";
 import { Trouble } from "./messages.js";
-import { Realtime } from "./realtime.js";
+import { Realtime, sessionOf } from "./realtime.js";
 import { openSocket } from "./socket.js";
 
 /** @typedef {"microphone" | "camera"} Device */
@@ -27,13 +28,18 @@ export class Live extends EventTarget {
   /**
    * @param {HTMLVideoElement} mirror shows the person to themselves
    * @param {() => import("./types.js").Asking} asking
-   * @param {import("./realtime.js").Listener & {lost: (why: Trouble) => void}} listener
+   * @param {import("./realtime.js").Listener & {lost: (why: Trouble) => void, tracks: (media: MediaStream | null) => void}} listener
    */
   constructor(mirror, asking, listener) {
     super();
     this.mirror = mirror;
     this.asking = asking;
     this.listener = listener;
+  }
+
+  /** A session is being opened. */
+  get opening() {
+    return this.#opening !== null && this.session === null;
   }
 
   /** @param {Device} device */
@@ -61,8 +67,14 @@ export class Live extends EventTarget {
   /** Begin a new session with what holds now, if one is open. */
   async reopen() {
     this.#leave();
-    if (this.microphone || this.camera) await this.#open();
-    this.#changed();
+    try {
+      if (!this.microphone && !this.camera) return;
+      await this.#open();
+      if (this.microphone) await this.#connect("microphone");
+      if (this.camera) await this.#connect("camera");
+    } finally {
+      this.#changed();
+    }
   }
 
   /** The choices have changed. */
@@ -100,6 +112,7 @@ export class Live extends EventTarget {
   /** Open a session, unless one is open or being opened. */
   async #open() {
     this.#opening ??= this.#begin();
+    this.#changed();
     try {
       await this.#opening;
     } catch (error) {
@@ -110,22 +123,42 @@ export class Live extends EventTarget {
 
   async #begin() {
     const leaving = (this.#leaving = new AbortController());
-    const session = new Realtime(this.asking(), this.listener);
-    const channel = await openSocket(
-      (event) => session.receive(event),
-      (why) => {
-        this.#leave();
-        this.#changed();
-        this.listener.lost(why);
-      },
-      leaving.signal,
-    );
+    const asking = this.asking();
+    const session = new Realtime(asking, this.listener);
+    const channel = await this.#channel(asking, session, leaving.signal);
     if (leaving.signal.aborted) {
       channel.close();
       return;
     }
     session.start(channel);
     this.session = session;
+    this.listener.tracks(channel.media);
+  }
+
+  /**
+   * @param {import("./types.js").Asking} asking
+   * @param {Realtime} session
+   * @param {AbortSignal} signal
+   */
+  async #channel(asking, session, signal) {
+    const { connection, reply } = asking.choices;
+    /** @param {any} event */
+    const received = (event) => session.receive(event);
+    /** @param {Trouble} why */
+    const lost = (why) => {
+      this.#leave();
+      this.#changed();
+      this.listener.lost(why);
+    };
+    const call = () => openCall(sessionOf(asking, false), reply === "video", received, lost, signal);
+    if (connection === "webrtc") return call();
+    try {
+      return await openSocket(received, lost, signal);
+    } catch (error) {
+      // Some proxies let no WebSocket through.
+      if (connection === "websocket" || signal.aborted) throw error;
+      return call();
+    }
   }
 
   /** @param {Device} device */
@@ -133,8 +166,10 @@ export class Live extends EventTarget {
     if (device === "camera") {
       this.camera?.watch((still) => this.session?.see(still));
     } else {
+      const channel = this.session?.channel;
+      await channel?.speak?.(this.microphone?.track ?? null);
       await this.microphone?.listen((pcm, level) => {
-        this.session?.hear(pcm);
+        if (!channel?.speak) this.session?.hear(pcm);
         this.dispatchEvent(new CustomEvent("level", { detail: level }));
       });
     }
@@ -144,7 +179,10 @@ export class Live extends EventTarget {
   #release(device) {
     this[device]?.close();
     this[device] = null;
-    if (device === "microphone") this.session?.forgetSound();
+    if (device === "microphone") {
+      this.session?.channel?.speak?.(null);
+      this.session?.forgetSound();
+    }
     if (!this.microphone && !this.camera) this.#leave();
   }
 
@@ -153,6 +191,7 @@ export class Live extends EventTarget {
     this.#opening = null;
     this.session?.close();
     this.session = null;
+    this.listener.tracks(null);
   }
 
   #changed() {

@@ -119,18 +119,22 @@ talk.addEventListener("trouble", (event) => {
 talk.addEventListener("lost", () => showTrouble(LOST, "Go on", () => attempt(() => live.reopen())));
 
 function showStatus() {
-  const name = identities.chosen?.name ?? "The listener";
-  const words = {
-    rest: live.isOn("microphone") ? `${name} is listening: just speak.` : "",
-    hearing: `${name} hears you …`,
-    thinking: `${name} is thinking …`,
-    speaking: `${name} is speaking.`,
-  };
-  $("status").textContent = words[talk.phase];
+  $("status").textContent = statusWords(identities.chosen?.name ?? "The listener");
   const busy = talk.phase === "thinking" || talk.phase === "speaking";
   if (!busy && document.activeElement === stop) text.focus();
   stop.disabled = !busy;
   $("frame").dataset.phase = talk.phase;
+}
+
+/** @param {string} name */
+function statusWords(name) {
+  if (live.opening) return "Connecting …";
+  switch (talk.phase) {
+    case "hearing": return `${name} hears you …`;
+    case "thinking": return `${name} is thinking …`;
+    case "speaking": return `${name} is speaking.`;
+    default: return live.isOn("microphone") && live.session ? `${name} is listening: just speak.` : "";
+  }
 }
 
 function showMirror() {

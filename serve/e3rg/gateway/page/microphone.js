@@ -38,6 +38,7 @@ export class Microphone {
    * @param {(pcm: Int16Array, level: number) => void} heard PCM16 at 24 kHz; level 0 to 1
    */
   async listen(heard) {
+    this.#context?.close();
     const context = (this.#context = new AudioContext({ latencyHint: "interactive" }));
     await context.audioWorklet.addModule("/page/capture.js");
     const node = new AudioWorkletNode(context, "capture", { numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit" });
@@ -47,9 +48,13 @@ export class Microphone {
     await context.resume();
   }
 
+  get track() {
+    return this.stream.getAudioTracks()[0];
+  }
+
   /** @param {() => void} call the device was taken away */
   set onended(call) {
-    this.stream.getAudioTracks()[0].addEventListener("ended", call, { once: true });
+    this.track.addEventListener("ended", call, { once: true });
   }
 
   close() {

@@ -24,6 +24,8 @@ export class Player extends EventTarget {
   #whole = false; // the finished file is played
   /** @type {string | null} */
   #turn = null;
+  #attached = false; // the video shows tracks that somebody else feeds
+  #sounds = 0; // since when these are heard: performance.now()
 
   /** @param {HTMLVideoElement} video */
   constructor(video) {
@@ -32,7 +34,7 @@ export class Player extends EventTarget {
     video.addEventListener("ended", () => this.#filmEnded());
     video.addEventListener("playing", () => {
       video.classList.add("shown");
-      this.#tell("shown");
+      if (!this.#attached) this.#tell("shown");
     });
     video.addEventListener("error", () => {
       if (this.#film || this.#whole) this.#breakFilm();
@@ -41,6 +43,7 @@ export class Player extends EventTarget {
 
   /** Seconds of the reply that were heard. */
   get time() {
+    if (this.#attached) return this.#sounds && (performance.now() - this.#sounds) / 1000;
     if (this.#sound?.time) return this.#sound.time;
     return this.#film || this.#whole ? this.video.currentTime : this.#filmed;
   }
@@ -55,6 +58,24 @@ export class Player extends EventTarget {
     if (this.#context.state === "suspended") this.#context.resume().catch(() => {});
   }
 
+  /**
+   * Show the tracks of a call, or its end.
+   * @param {MediaStream | null} media
+   */
+  attach(media) {
+    if (!media && !this.#attached) return;
+    this.stop();
+    this.#attached = media !== null;
+    this.video.srcObject = media;
+    if (media) this.#play();
+    else this.video.classList.remove("shown");
+  }
+
+  /** The tracks begin to play the reply. */
+  sounding() {
+    this.#sounds = performance.now();
+  }
+
   /** Make ready for the next reply. */
   begin() {
     this.stop();
@@ -62,11 +83,12 @@ export class Player extends EventTarget {
     this.#filmed = this.#spoken = 0;
     this.#voiceOnly = this.#finished = false;
     this.#turn = null;
+    this.#sounds = 0;
   }
 
   /** @param {import("./types.js").Segment} segment */
   segment({ mime, data, frames }) {
-    if (this.#finished || this.#voiceOnly || !Film.plays(mime)) return;
+    if (this.#attached || this.#finished || this.#voiceOnly || !Film.plays(mime)) return;
     if (!this.#film) {
       this.#film = new Film(this.video, mime);
       this.#play();
@@ -80,7 +102,7 @@ export class Player extends EventTarget {
    * @param {import("./types.js").Chunk} chunk
    */
   chunk(chunk) {
-    if (this.#finished) return;
+    if (this.#attached || this.#finished) return;
     this.#chunks.push(chunk);
     if (this.#voiceOnly && !this.#film) this.#speak(this.#filmed);
   }
@@ -102,7 +124,7 @@ export class Player extends EventTarget {
     if (this.#finished) return;
     this.#finished = true;
     if (this.#film) this.#film.finish();
-    else if (this.#turn && !this.#voiceOnly && !this.#sound) this.#playFile(this.#turn);
+    else if (this.#turn && !this.#attached && !this.#voiceOnly && !this.#sound) this.#playFile(this.#turn);
     else this.#speak(this.#filmed);
     if (!this.playing) this.#tell("silent");
   }
@@ -114,6 +136,8 @@ export class Player extends EventTarget {
   stop() {
     const heard = this.time;
     this.#finished = true;
+    this.#sounds = 0;
+    if (this.#attached) return heard;
     this.#closeFilm();
     this.#sound?.stop();
     this.#sound = null;

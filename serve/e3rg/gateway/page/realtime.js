@@ -8,6 +8,7 @@ import { trouble } from "./messages.js";
 /** @typedef {import("./exchange.js").Exchange} Exchange */
 
 const RATE = 24_000; // of PCM16 both ways
+const SILENT_MS = 2_000; // after which an answer that has ended will not be heard
 
 /**
  * What a session tells its page.
@@ -17,9 +18,27 @@ const RATE = 24_000; // of PCM16 both ways
  * @property {() => void} spoke the person has ended
  * @property {(text: string) => void} heard the person's words
  * @property {(heardAll: boolean) => void} answered a response has ended
+ * @property {() => void} sounding media tracks begin to play the answer
  * @property {() => void} silent media tracks have played the answer to its end
  * @property {(why: import("./messages.js").Trouble) => void} failed something did not work; it goes on
  */
+
+/**
+ * The session that is asked for.
+ * @param {import("./types.js").Asking} asking
+ * @param {boolean} inEvents pictures come as events, if at all
+ */
+export function sessionOf({ identity, conversation, choices }, inEvents) {
+  const { reply, policy, user } = choices;
+  return {
+    type: "realtime",
+    output_modalities: [reply === "text" ? "text" : "audio"],
+    audio: {
+      input: { turn_detection: { type: "server_vad", create_response: true, interrupt_response: true } },
+    },
+    e3rg: { identity, conversation, policy, user, ...(inEvents ? { video: reply === "video" } : {}) },
+  };
+}
 
 export class Realtime {
   /** @type {import("./socket.js").Channel | null} */
@@ -30,6 +49,7 @@ export class Realtime {
   #item = "";
   #sound = 0; // samples of the reply so far
   #tracked = false; // media come as tracks
+  #sounded = false; // tracks have begun to play the answer
 
   /**
    * @param {import("./types.js").Asking} asking
@@ -44,7 +64,7 @@ export class Realtime {
   start(channel) {
     this.channel = channel;
     this.#tracked = channel.media !== null;
-    this.#configure();
+    if (!this.#tracked) this.#configure(); // a call has brought its session with it
   }
 
   /** The choices have changed. @param {import("./types.js").Asking} asking */
@@ -54,23 +74,7 @@ export class Realtime {
   }
 
   #configure() {
-    const { identity, conversation, choices } = this.asking;
-    this.#send("session.update", {
-      session: {
-        type: "realtime",
-        output_modalities: [choices.reply === "text" ? "text" : "audio"],
-        audio: {
-          input: { turn_detection: { type: "server_vad", create_response: true, interrupt_response: true } },
-        },
-        e3rg: {
-          identity,
-          conversation,
-          policy: choices.policy,
-          user: choices.user,
-          video: choices.reply === "video",
-        },
-      },
-    });
+    this.#send("session.update", { session: sessionOf(this.asking, !this.#tracked) });
   }
 
   /** @param {Int16Array} pcm at 24 kHz */
@@ -115,7 +119,7 @@ export class Realtime {
     const { type } = event;
     switch (type) {
       case "error":
-        if (this.#response && event.error.code === "response_cancel_not_active") return;
+        if (event.error.code === "response_cancel_not_active") return; // it had just ended
         this.listener.failed(trouble(event.error));
         return;
       case "input_audio_buffer.speech_started": this.#interrupted(); return;
@@ -127,11 +131,14 @@ export class Realtime {
         this.#response = event.response.id;
         this.#item = "";
         this.#sound = 0;
+        this.#sounded = false;
         this.#reply = this.listener.answering();
         return;
-      case "output_audio_buffer.stopped":
-        this.listener.silent();
+      case "output_audio_buffer.started":
+        this.#sounded = true;
+        this.listener.sounding();
         return;
+      case "output_audio_buffer.stopped": this.listener.silent(); return;
     }
     const about = event.response_id ?? event.response?.id;
     if (this.#reply && about === this.#response) this.#answer(type, event, this.#reply);
@@ -183,6 +190,11 @@ export class Realtime {
       reply.stop();
     } else if (!this.#tracked) {
       reply.finish();
+    } else if (!this.#sounded) {
+      // Tracks tell when they have played it; an answer without sound ends here.
+      setTimeout(() => {
+        if (!this.#sounded) reply.finish();
+      }, SILENT_MS);
     }
     this.listener.answered(status === "completed" || status === "incomplete");
   }

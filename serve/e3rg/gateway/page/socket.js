@@ -12,6 +12,7 @@ const BEHIND = 1_000_000; // bytes that may wait to be sent before sound is drop
  * @property {() => void} close
  * @property {boolean} behind the network does not keep up
  * @property {MediaStream | null} media the listener's tracks; null where media come as events
+ * @property {(track: MediaStreamTrack | null) => Promise<void>} [speak] send the microphone's track
  */
 
 /**

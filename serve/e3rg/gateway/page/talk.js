@@ -47,7 +47,12 @@ export class Talk extends EventTarget {
         if (text.trim()) view.log.add("you", "You", text.trim(), true);
       },
       answered: () => this.#settle(),
+      sounding: () => {
+        view.player.sounding();
+        this.#enter("speaking");
+      },
       silent: () => this.#heard(),
+      tracks: (media) => view.player.attach(media),
       failed: (why) => this.#tell("trouble", { why, text: "" }),
       lost: (why) => {
         this.#exchange?.stop("connection lost");

@@ -76,6 +76,7 @@ class RealtimeSession:
         self._expires = time.time() + SESSION_S
         self._active = time.monotonic()
         self._closed = asyncio.Event()
+        self._greeted = asyncio.Event()
         self._input = SpeechInput(services.vad, services.profile.turn.max_audio_s)
         self._speech_item: str | None = None
         self._prompted = False
@@ -91,6 +92,7 @@ class RealtimeSession:
         """
         await self._change({"type": "realtime", **(session or {})})
         await self._transport.send(event("session.created", session=self._session_json()))
+        self._greeted.set()
         while not self._closed.is_set():
             left = min(self._expires - time.time(), self._active + IDLE_S - time.monotonic())
             if left <= 0:
@@ -103,6 +105,7 @@ class RealtimeSession:
 
     async def receive(self, message: Any) -> None:
         """Take one client event; whatever is wrong with it is told as an ``error`` event."""
+        await self._greeted.wait()
         self._active = time.monotonic()
         cause = message.get("event_id") if isinstance(message, dict) else None
         try:
@@ -119,7 +122,8 @@ class RealtimeSession:
                     param="type",
                 )
             async with self._lock:
-                await handler(self, message)
+                if not self._closed.is_set():
+                    await handler(self, message)
         except E3RGError as error:
             await self._transport.send(error_event(error, cause))
         except Exception as error:
@@ -140,9 +144,11 @@ class RealtimeSession:
 
         Faults are told as ``error`` events.
         """
+        await self._greeted.wait()
         try:
             async with self._lock:
-                await self._hear(pcm)
+                if not self._closed.is_set():
+                    await self._hear(pcm)
         except E3RGError as error:
             await self._transport.send(error_event(error))
 
@@ -152,6 +158,7 @@ class RealtimeSession:
         A reply that was playing is remembered as far as it was heard.
         """
         self._closed.set()
+        self._greeted.set()  # who waits for it is turned away
         await self._floor.close()
 
     # Client events, each by a handler of its own.

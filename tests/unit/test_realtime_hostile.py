@@ -1,0 +1,270 @@
+"""What no client should send: told, or closed with a reason; never a hang, a crash or a leak."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gc
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from realtime_kit import talk
+from scripted import Script
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.frames import Frame, Opcode
+from websockets.typing import Origin, Subprotocol
+
+from e3rg.config import GatewayConfig, load_profile
+from e3rg.gateway.realtime import session as sessions
+from e3rg.gateway.realtime import websocket as transports
+from e3rg.inprocess import served
+
+NAMES = [
+    "session.update",
+    "input_audio_buffer.append",
+    "input_audio_buffer.commit",
+    "input_audio_buffer.clear",
+    "conversation.item.create",
+    "conversation.item.retrieve",
+    "conversation.item.delete",
+    "conversation.item.truncate",
+    "response.create",
+    "response.cancel",
+    "output_audio_buffer.clear",
+    "e3rg.input_image.append",
+    "no.such.event",
+]
+FIELDS = [
+    "event_id",
+    "session",
+    "audio",
+    "item",
+    "item_id",
+    "previous_item_id",
+    "response",
+    "image",
+    "audio_end_ms",
+    "content_index",
+]
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script(reply="Yes.")
+
+
+@pytest.fixture
+async def address(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[str]:
+    monkeypatch.setenv("E3RG_DATA", str(tmp_path))
+    gateway = GatewayConfig(max_sessions=3)
+    profile = load_profile("local").model_copy(update={"gateway": gateway})
+    async with served(profile, script.stages()) as address:
+        yield address
+
+
+def url(address: str, query: str = "?model=e3rg") -> str:
+    return f"{address.replace('http', 'ws', 1)}/v1/realtime{query}"
+
+
+async def closed(socket: ClientConnection, wait_s: float = 15) -> tuple[int, str]:
+    """How the server closes it."""
+    with pytest.raises(ConnectionClosed) as end:
+        async with asyncio.timeout(wait_s):
+            while True:
+                await socket.recv()
+    assert end.value.rcvd is not None
+    return end.value.rcvd.code, end.value.rcvd.reason
+
+
+async def error_of(socket: ClientConnection, message: str | bytes) -> dict[str, Any]:
+    await socket.send(message, text=True)
+    event = json.loads(await socket.recv())
+    assert event["type"] == "error", event
+    return dict(event["error"])
+
+
+async def test_what_is_no_event_is_told(address: str) -> None:
+    async with connect(url(address)) as socket:
+        await socket.recv()
+        for message in ("", "{", "[]", "5", "null", '{"type": 5}', "[" * 100_000, '"\\ud800"'):
+            assert (await error_of(socket, message))["code"] == "invalid_event", message
+        odd = json.dumps({"type": "response.cancel", "event_id": {"a": 1}})
+        assert (await error_of(socket, odd))["event_id"] is None
+        lone = '{"type": "conversation.item.retrieve", "item_id": "\\ud800"}'
+        assert (await error_of(socket, lone))["code"] == "item_not_found"
+        nan = '{"type":"session.update","session":{"type":"realtime","max_output_tokens":NaN}}'
+        assert (await error_of(socket, nan))["code"] == "invalid_type"
+
+
+async def test_what_is_no_message_closes(address: str) -> None:
+    async with connect(url(address)) as socket:
+        await socket.send(b"\x00\x01")
+        code, reason = await closed(socket)
+        assert code == 1003 and "binary" in reason
+    async with connect(url(address)) as socket:
+        # The client library itself would not send it.
+        frame = Frame(Opcode.TEXT, b"\xff\xfe").serialize(mask=True)
+        socket.transport.write(frame)
+        assert (await closed(socket))[0] == 1007
+    for size in (9_000_000, 17_000_000):
+        async with connect(url(address)) as socket:
+            await socket.send("x" * size)
+            assert (await closed(socket))[0] == 1009
+
+
+async def test_half_closed_and_dropped_connections_free_their_places(address: str) -> None:
+    for _ in range(4):  # more than there are places
+        socket = await connect(url(address))
+        await socket.recv()
+        await socket.send('{"type": "response.create"}')
+        if socket.transport.can_write_eof():
+            socket.transport.write_eof()
+        await asyncio.sleep(0.05)
+        socket.transport.abort()
+        await asyncio.sleep(0.2)
+    async with talk(address) as talking:
+        await talking.say()
+        assert (await talking.reply())["status"] == "completed"
+
+
+async def test_refused_connections_say_why(address: str) -> None:
+    async with connect(url(address, "?model=nobody")) as socket:
+        assert json.loads(await socket.recv())["error"]["code"] == "model_not_found"
+        assert (await closed(socket))[0] == 1008
+    async with connect(url(address, "?model=kokoro-82m")) as socket:
+        assert json.loads(await socket.recv())["error"]["code"] == "model_not_supported"
+    with pytest.raises(InvalidStatus) as refused:
+        async with connect(url(address), origin=Origin("https://elsewhere.example")):
+            pass
+    assert refused.value.response.status_code == 403
+    assert b"origin_refused" in (refused.value.response.body or b"")
+    host = address.removeprefix("http://")
+    own = Origin(f"http://{host}")
+    async with connect(url(address), origin=own, subprotocols=[Subprotocol("realtime")]) as socket:
+        assert socket.subprotocol == "realtime"
+        async with connect(url(address)), connect(url(address)), connect(url(address)) as fourth:
+            assert json.loads(await fourth.recv())["error"]["code"] == "overloaded"
+            assert (await closed(fourth))[0] == 1013
+    async with talk(address):
+        pass
+
+
+async def test_sessions_end(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "IDLE_S", 0.3)
+    async with connect(url(address)) as socket:
+        await socket.recv()
+        expired = json.loads(await socket.recv())
+        assert expired["error"]["code"] == "session_expired"
+        assert (await closed(socket))[0] == 1001
+
+
+async def test_who_does_not_read_is_closed(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transports, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(transports, "_GOODBYE_S", 0.5)
+    async with AsyncExitStack() as stack:
+        deaf = await stack.enter_async_context(connect(url(address), max_queue=1))
+        event = json.dumps({"type": "no.such.event", "event_id": "x" * 500})
+        # Each is answered by an error; none of them is read.
+        with pytest.raises((TimeoutError, ConnectionClosed)):
+            async with asyncio.timeout(10):
+                while True:
+                    await deaf.send(event)
+        others: list[ClientConnection] = []
+        async with asyncio.timeout(10):
+            while len(others) < 3:  # all the places, also the one that it had
+                other = await stack.enter_async_context(connect(url(address)))
+                if json.loads(await other.recv())["type"] == "session.created":
+                    others.append(other)
+        with pytest.raises(ConnectionClosed):
+            async with asyncio.timeout(10):
+                while True:
+                    await deaf.recv()
+
+
+def frame(chance: random.Random) -> str | bytes:
+    """Something random: words, JSON, events with fields of all kinds."""
+    values: list[Any] = [
+        None,
+        True,
+        -1,
+        2**70,
+        1e308,
+        "",
+        "x" * 300,
+        "\ud83d\ude00",
+        [],
+        {},
+        {"type": "realtime"},
+        {"type": "realtime", "output_modalities": ["text"]},
+        {"type": "realtime", "audio": {"input": {"turn_detection": None}}},
+        {"type": "realtime", "audio": {"input": {"format": {"type": "audio/pcmu"}}}},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi."}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text"}]},
+        {"output_modalities": ["text"]},
+        {"input": [5]},
+        base64.b64encode(chance.randbytes(chance.randrange(4_000))).decode(),
+        "data:image/jpeg;base64,AAAA",
+        "root",
+    ]
+    kind = chance.random()
+    if kind < 0.15:
+        return "".join(chr(chance.randrange(32, 1_000)) for _ in range(chance.randrange(200)))
+    event = {name: chance.choice(values) for name in chance.sample(FIELDS, chance.randrange(5))}
+    text = json.dumps({"type": chance.choice(NAMES), **event})
+    if kind < 0.3:
+        at = chance.randrange(len(text))
+        text = text[:at] + chance.choice('{}[]",:x') + text[at + chance.randrange(3) :]
+    return text
+
+
+async def storm(address: str, count: int, seed: int) -> int:
+    """Send random frames; how many answers came before that of the last one."""
+    chance = random.Random(seed)
+
+    async def read(socket: ClientConnection) -> int:
+        answers = 0
+        async for message in socket:
+            event = json.loads(message)
+            fault = event.get("error", {})
+            assert fault.get("code") != "internal_error", event
+            if fault.get("event_id") == "the end":
+                return answers
+            answers += 1
+        raise AssertionError("the session has ended")
+
+    async with connect(url(address)) as socket:
+        reading = asyncio.create_task(read(socket))
+        for _ in range(count):
+            await socket.send(frame(chance), text=True)
+        await socket.send('{"type": "end", "event_id": "the end"}')
+        return await reading
+
+
+async def test_ten_thousand_random_frames(address: str) -> None:
+    process = psutil.Process()
+    before = tasks = objects = 0
+    for seed in range(5):
+        async with asyncio.timeout(120):
+            assert await storm(address, 2_000, seed) > 1_000
+        if seed == 1:
+            gc.collect()
+            before, objects = process.memory_info().rss, len(gc.get_objects())
+            tasks = len(asyncio.all_tasks())
+    gc.collect()
+    assert process.memory_info().rss - before < 20_000_000
+    assert len(gc.get_objects()) - objects < 5_000
+    async with asyncio.timeout(10):
+        while len(asyncio.all_tasks()) > tasks:
+            await asyncio.sleep(0.05)
+    async with talk(address) as talking:
+        await talking.say()
+        assert (await talking.reply())["status"] == "completed"

@@ -69,6 +69,9 @@ class GatewayConfig(_Strict):
     ice_servers: tuple[IceServer, ...] = Field(
         default=(), description="STUN and TURN servers for WebRTC, told to browsers too"
     )
+    ice_relay_only: Annotated[
+        bool, Field(description="media pass the TURN server alone: no open UDP ports are needed")
+    ] = False
 
 
 class TurnConfig(_Strict):

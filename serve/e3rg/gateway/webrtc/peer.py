@@ -180,7 +180,9 @@ def _configuration(config: GatewayConfig) -> RTCConfiguration:
     return RTCConfiguration(
         iceServers=servers,  # an empty list, not None: the library's default is a public server
         bundlePolicy=RTCBundlePolicy.MAX_BUNDLE,
-        iceTransportPolicy=RTCIceTransportPolicy.ALL,
+        iceTransportPolicy=(
+            RTCIceTransportPolicy.RELAY if config.ice_relay_only else RTCIceTransportPolicy.ALL
+        ),
     )
 
 

@@ -24,6 +24,8 @@ def parse(model: type[M], fields: Mapping[str, Any], *, strict: bool = False) ->
     Raises:
         E3RGError: ``unknown_field`` or ``invalid_type``, for the first fault.
     """
+    if model.model_config.get("extra") == "forbid":
+        _check_names(model, fields)
     try:
         if strict:
             # As JSON: in Python's own values, strict would ask for the members of enumerations.
@@ -33,8 +35,17 @@ def parse(model: type[M], fields: Mapping[str, Any], *, strict: bool = False) ->
         fault = error.errors(include_url=False)[0]
         param = ".".join(str(part) for part in fault["loc"])[:64] or None
         if fault["type"] == "extra_forbidden":
-            message = f"there is no field {param!r}"
-            if len(fault["loc"]) == 1:
-                message += f"; the fields are {', '.join(model.model_fields)}"
-            raise E3RGError("unknown_field", message, param=param) from error
+            raise E3RGError("unknown_field", f"there is no field {param!r}", param=param) from error
         raise E3RGError("invalid_type", f"{param}: {fault['msg']}", param=param) from error
+
+
+def _check_names(model: type[BaseModel], fields: Mapping[str, Any]) -> None:
+    # Before anything else: pydantic lists every fault, and a body can have 100,000 unknown names.
+    known = [info.alias or name for name, info in model.model_fields.items()]
+    for name in fields:
+        if name not in known:
+            raise E3RGError(
+                "unknown_field",
+                f"there is no field {name[:64]!r}; the fields are {', '.join(known)}",
+                param=name[:64] or None,
+            )

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import math
+import re
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
@@ -17,12 +18,14 @@ from fastapi import Request
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from e3rg.errors import E3RGError, is_disk_full
 
 MAX_JSON_BYTES = 1_000_000
 _MAX_FIELDS = 32
+_LINGER_S = 2.0
 
 
 class BodyLimit:
@@ -46,6 +49,9 @@ class BodyLimit:
             return
         loop = asyncio.get_running_loop()
         due = loop.time() + self._timeout_s
+        # What is announced as too large need not be sent at all (Expect: 100-continue).
+        announced = dict(scope["headers"]).get(b"content-length", b"")
+        too_large = announced.isdigit() and int(announced[:20]) > self._limit
         received = 0
         complete = False
 
@@ -53,6 +59,8 @@ class BodyLimit:
             nonlocal received, complete
             if complete:  # what comes now is the disconnect, which may take as long as it likes
                 return await receive()
+            if too_large:
+                raise self._too_large()
             try:
                 async with asyncio.timeout_at(due):
                     message = await receive()
@@ -65,14 +73,39 @@ class BodyLimit:
             received += len(message.get("body", b""))
             complete = not message.get("more_body", False)
             if received > self._limit:
-                raise E3RGError(
-                    "body_too_large",
-                    f"the body has more than {self._limit} bytes; send a shorter or smaller file",
-                    status=413,
-                )
+                raise self._too_large()
             return message
 
-        await self._app(scope, bounded, send)
+        async def lingering(message: Message) -> None:
+            nonlocal complete
+            last = message["type"] == "http.response.body" and not message.get("more_body", False)
+            if complete or not last:
+                await send(message)
+                return
+            # Closing a connection on which something still comes would reset it, and the client
+            # would never see the answer (RFC 9112 section 9.6).
+            await send({**message, "more_body": True})
+            if not too_large or b"expect" not in dict(scope["headers"]):
+                await _discard(receive)
+            complete = True
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+        await self._app(scope, bounded, lingering)
+
+    def _too_large(self) -> E3RGError:
+        return E3RGError(
+            "body_too_large",
+            f"the body has more than {self._limit} bytes; send a shorter or smaller file",
+            status=413,
+        )
+
+
+async def _discard(receive: Receive) -> None:
+    """Take the rest of a body, for a short while."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER_S):
+            while (await receive()).get("more_body", False):
+                pass
 
 
 async def read_body(
@@ -84,13 +117,17 @@ async def read_body(
     """Read JSON or multipart into fields and files; the files close with the stack.
 
     Raises:
-        E3RGError: ``unsupported_media_type``, ``invalid_json``, ``invalid_multipart``.
+        E3RGError: ``unsupported_media_type``, ``invalid_json``, ``invalid_multipart``;
+            ``client_closed`` (499), which nobody receives.
     """
     kind = _content_type(request)
-    if kind == "multipart/form-data":
-        return await _read_form(request, stack, max_file_bytes)
-    if kind == "application/json" or kind.endswith("+json"):
-        return await _read_json(request, max_json_bytes), {}
+    try:
+        if kind == "multipart/form-data":
+            return await _read_form(request, stack, max_file_bytes)
+        if kind == "application/json" or kind.endswith("+json"):
+            return await _read_json(request, max_json_bytes), {}
+    except ClientDisconnect as error:
+        raise E3RGError("client_closed", "the client left within its body", status=499) from error
     raise E3RGError(
         "unsupported_media_type",
         f"Content-Type {kind!r} is not taken; send application/json or multipart/form-data",
@@ -179,8 +216,8 @@ async def _read_form(
     for name, value in form.multi_items():
         if not name.isprintable() or len(name) > 64:
             raise E3RGError("invalid_multipart", "a field's name is not printable, or too long")
-        if name in fields or name in files:
-            raise E3RGError("duplicate_field", f"{name} is given twice; give it once", param=name)
+        if name in files or (name in fields and isinstance(value, UploadFile)):
+            raise _twice(name)
         if isinstance(value, UploadFile):
             if value.size is not None and value.size > max_file_bytes:
                 raise E3RGError(
@@ -191,8 +228,32 @@ async def _read_form(
                 )
             files[name] = value
         else:
-            fields[name] = value
+            _put(fields, name, value)
     return fields, files
+
+
+def _put(fields: dict[str, Any], name: str, value: str) -> None:
+    """Add a form field; forms write lists as ``name[]``, again for each item, and the members of
+    objects as ``name[key]``.
+    """
+    bracket = re.fullmatch(r"(\w+)\[(\w*)\]", name)
+    if bracket is None:
+        if name in fields:
+            raise _twice(name)
+        fields[name] = value
+        return
+    name, key = bracket.groups()
+    held = fields.setdefault(name, {} if key else [])
+    if isinstance(held, list) and not key:
+        held.append(value)
+    elif isinstance(held, dict) and key and key not in held:
+        held[key] = value
+    else:
+        raise _twice(name)
+
+
+def _twice(name: str) -> E3RGError:
+    return E3RGError("duplicate_field", f"{name} is given twice; give it once", param=name)
 
 
 @asynccontextmanager

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.responses import FileResponse
-from fastapi.staticfiles import StaticFiles
 
 from e3rg import __version__
-from e3rg.gateway import docs, faults, health, identities
+from e3rg.gateway import docs, faults, health, identities, site
 from e3rg.gateway.methods import Methods
 from e3rg.gateway.openapi import document
 from e3rg.gateway.origin import SameOrigin
@@ -29,14 +26,6 @@ from e3rg.gateway.realtime import routes as realtime
 from e3rg.gateway.services import Services
 from e3rg.gateway.uploads import MAX_JSON_BYTES, BodyLimit
 from e3rg.gateway.webrtc import routes as webrtc
-
-_PAGE = Path(__file__).parent / "page"
-# The page loads nothing from elsewhere; blob: is the MediaSource of the video element.
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
-)
 
 
 class Gateway(FastAPI):
@@ -75,7 +64,7 @@ def build_app(services: Services, *, proxied: bool = False) -> FastAPI:
     )
     faults.install(app)
     limit = services.profile.turn.max_upload_bytes + MAX_JSON_BYTES
-    app.add_middleware(BodyLimit, limit=limit)
+    app.add_middleware(BodyLimit, limit=limit, timeout_s=services.profile.gateway.body_timeout_s)
     app.add_middleware(Methods)
     app.add_middleware(SameOrigin)
     app.add_middleware(faults.RequestId, answered=not proxied)
@@ -86,16 +75,6 @@ def build_app(services: Services, *, proxied: bool = False) -> FastAPI:
     for part in (realtime, webrtc):
         app.include_router(part.router(services), tags=["realtime"])
     app.include_router(docs.router())
-    _add_page(app)
+    app.include_router(site.router())
+    app.mount("/page", site.PageFiles(), name="page")
     return app
-
-
-def _add_page(app: FastAPI) -> None:
-    @app.get("/", include_in_schema=False)
-    async def page() -> FileResponse:
-        return FileResponse(
-            _PAGE / "index.html",
-            headers={"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer"},
-        )
-
-    app.mount("/page", StaticFiles(directory=_PAGE), name="page")

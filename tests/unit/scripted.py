@@ -22,7 +22,13 @@ from e3rg.stages.avatar.engine import FPS, RenderRequest, VideoChunk
 from e3rg.stages.dialogue.engine import DialogueRequest, TextDelta
 from e3rg.stages.memory.engine import Embeddings, Episode, Exemplar, MemoryQuery, Retrieval
 from e3rg.stages.speech.engine import SpeechRequest, SpeechSegment, VoiceInfo
-from e3rg.stages.understanding.engine import Transcript, Utterance
+from e3rg.stages.understanding.engine import (
+    HeardSegment,
+    ListenRequest,
+    TimedText,
+    Transcript,
+    Utterance,
+)
 from e3rg.turn.request import TurnRequest
 from e3rg.turn.state import Stages
 
@@ -83,6 +89,13 @@ class Understanding:
         await self.script.enter("transcribe")
         self.script.leave("transcribe")
         return Transcript(self.script.transcript, "en", 0.9)
+
+    async def listen(self, request: ListenRequest) -> AsyncGenerator[HeardSegment, None]:
+        for index, sentence in enumerate(self.script.transcript.split(". ")):
+            await self.script.enter("listen", request)
+            self.script.leave("listen")
+            words = tuple(TimedText(each, index, index + 0.5) for each in sentence.split())
+            yield HeardSegment(sentence, index, index + 1, "en", words if request.words else ())
 
     async def recognize(self, utterance: Utterance) -> Emotion:
         await self.script.enter("understanding", utterance)

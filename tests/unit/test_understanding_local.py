@@ -25,7 +25,12 @@ from e3rg.media.types import Pcm
 from e3rg.messages import Message
 from e3rg.models.store import ModelStore
 from e3rg.stages.understanding import local
-from e3rg.stages.understanding.engine import Transcript, Utterance
+from e3rg.stages.understanding.engine import (
+    HeardSegment,
+    ListenRequest,
+    Transcript,
+    Utterance,
+)
 from e3rg.stages.understanding.local import LocalUnderstanding
 from e3rg.stages.understanding.registry import ENGINES
 
@@ -90,6 +95,45 @@ async def test_transcribes_beside_a_recognition(engine: LocalUnderstanding) -> N
     assert not hearing.done()
     assert emotion.category is Category.HAPPY
     assert "ask what you can do for your country" in (await hearing).text
+
+
+async def test_listening_gives_segments_as_they_are_known(engine: LocalUnderstanding) -> None:
+    speech = samples(read(shared("speech_jfk.flac")))
+    long = ListenRequest(pcm(np.concatenate([speech, np.zeros(RATE), speech])))
+    order: list[str] = []
+
+    async def listen() -> None:
+        async for segment in engine.listen(long):
+            order.append(segment.text)
+
+    async def another() -> None:
+        while not order:
+            await asyncio.sleep(0.01)
+        await engine.transcribe(noise(1))
+        order.append("another")
+
+    await asyncio.gather(listen(), another())
+    assert order.index("another") < len(order) - 1
+    assert engine._running == set()
+
+
+async def test_closing_stops_listening(
+    engine: LocalUnderstanding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    windows: list[threading.Event] = []
+
+    def listen(request: ListenRequest, stop: threading.Event) -> Iterator[HeardSegment]:
+        while not stop.is_set():
+            windows.append(stop)
+            yield HeardSegment("word", 0, 1, "en")
+
+    monkeypatch.setattr(engine._speech, "listen", listen)
+    segments = engine.listen(ListenRequest(noise(1)))
+    await anext(segments)
+    assert len(windows) == 1 and not windows[0].is_set()
+    await segments.aclose()
+    assert windows[0].is_set()
+    assert engine._running == set()
 
 
 async def test_cancellation_stops_the_work(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import threading
+from typing import Any
 
 import jiwer
 import numpy as np
@@ -18,6 +19,7 @@ from e3rg.errors import E3RGError
 from e3rg.media.types import Pcm
 from e3rg.models.store import ModelStore
 from e3rg.stages.understanding import whisper
+from e3rg.stages.understanding.engine import HeardSegment, ListenRequest
 from e3rg.stages.understanding.whisper import Whisper
 
 JFK = (
@@ -141,3 +143,57 @@ def test_windows_cover_all_speech_and_are_short() -> None:
         (0, 14 * second),
         (15 * second, 32 * second),
     ]
+
+
+def listen(model: Whisper, audio: Pcm, **options: Any) -> list[HeardSegment]:
+    return list(model.listen(ListenRequest(audio, **options), threading.Event()))
+
+
+def test_words_have_times_within_their_segment(model: Whisper, speech: Pcm) -> None:
+    segments = listen(model, speech, words=True)
+    words = [word for segment in segments for word in segment.words]
+    assert " ".join(word.text for word in words) == " ".join(each.text for each in segments)
+    starts = [word.start for word in words]
+    assert starts == sorted(starts)
+    for segment in segments:
+        assert segment.tokens and segment.log_probability < 0 < segment.compression
+        for word in segment.words:
+            assert segment.start - 0.5 <= word.start <= word.end <= segment.end + 0.5
+    # He pauses before each "ask"; Whisper counts some of a pause to the word.
+    asks = [word.end for word in words if word.text.lower() == "ask"]
+    assert asks == [pytest.approx(3.8, abs=0.5), pytest.approx(8.5, abs=0.5)]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    ["Kennedy. <|endoftext|> <|startoftranscript|>", "x " * 5000, "\ud800", "\x00", "<|" * 900],
+    ids=["marks", "loop", "surrogate", "null", "half marks"],
+)
+def test_no_prompt_breaks_the_transcript(model: Whisper, speech: Pcm, prompt: str) -> None:
+    heard = " ".join(segment.text for segment in listen(model, speech, prompt=prompt))
+    assert word_errors(JFK, heard) < 0.15
+
+
+def test_the_language_asked_for_must_be_known(model: Whisper) -> None:
+    assert listen(model, noise(1), language="en") == []
+    with pytest.raises(E3RGError) as error:
+        listen(model, noise(1), language="fr")
+    assert (error.value.code, error.value.param) == ("unsupported_language", "language")
+
+
+def test_a_window_takes_a_bounded_number_of_passes(
+    model: Whisper, speech: Pcm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that stammers gives pairs of times that barely move; it must not go on for ever."""
+    passes = 0
+    split = WhisperModel._split_segments_by_timestamps
+
+    def stammer(self: WhisperModel, *, seek: int, **rest: Any) -> Any:
+        nonlocal passes
+        passes += 1
+        segments, _, ending = split(self, seek=seek, **rest)
+        return segments, seek + 2, ending
+
+    monkeypatch.setattr(WhisperModel, "_split_segments_by_timestamps", stammer)
+    listen(model, pcm(samples(speech)[: 3 * RATE]))
+    assert passes == whisper._MAX_PASSES

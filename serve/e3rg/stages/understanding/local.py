@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Self, TypeVar
 
 from e3rg.config import ConfigError
@@ -15,7 +16,12 @@ from e3rg.emotions.types import Emotion, ModalityScore
 from e3rg.engines import EngineContext
 from e3rg.errors import E3RGError
 from e3rg.media.types import Pcm
-from e3rg.stages.understanding.engine import Transcript, Utterance
+from e3rg.stages.understanding.engine import (
+    HeardSegment,
+    ListenRequest,
+    Transcript,
+    Utterance,
+)
 from e3rg.stages.understanding.face_emotion import FaceEmotion
 from e3rg.stages.understanding.fusion import fuse
 from e3rg.stages.understanding.text_emotion import TextEmotion, TextEmotionResult
@@ -94,6 +100,17 @@ class LocalUnderstanding:
         """See UnderstandingEngine."""
         return await self._run(self._speech_pool, lambda stop: self._speech.transcribe(audio, stop))
 
+    async def listen(self, request: ListenRequest) -> AsyncGenerator[HeardSegment, None]:
+        """See UnderstandingEngine; between two segments others may have their turn."""
+        loop = asyncio.get_running_loop()
+        with self._place() as stop:
+            segments = self._speech.listen(request, stop)
+            while True:
+                segment = await loop.run_in_executor(self._speech_pool, next, segments, None)
+                if segment is None:
+                    return
+                yield segment
+
     async def recognize(self, utterance: Utterance) -> Emotion:
         """See UnderstandingEngine; blank words, silence and frames without a face say nothing."""
         readings = (
@@ -139,6 +156,12 @@ class LocalUnderstanding:
 
     async def _run(self, pool: ThreadPoolExecutor, work: Callable[[threading.Event], T]) -> T:
         """Run work in a thread; when the caller is cancelled, it is told to stop."""
+        with self._place() as stop:
+            return await asyncio.get_running_loop().run_in_executor(pool, work, stop)
+
+    @contextmanager
+    def _place(self) -> Iterator[threading.Event]:
+        """Room for one more call; what it gives is set when the call ends."""
         if len(self._running) >= MAX_WAITING:
             raise E3RGError(
                 "understanding_busy",
@@ -149,7 +172,7 @@ class LocalUnderstanding:
         stop = threading.Event()
         self._running.add(stop)
         try:
-            return await asyncio.get_running_loop().run_in_executor(pool, work, stop)
+            yield stop
         finally:
             stop.set()
             self._running.discard(stop)

@@ -7,13 +7,15 @@ faster-whisper) decides first whether anybody speaks, and improbable segments ar
 from __future__ import annotations
 
 import math
+import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Self, cast
 
 import numpy as np
 from faster_whisper import WhisperModel
-from faster_whisper.transcribe import Segment
+from faster_whisper.transcribe import Segment, get_compression_ratio
 from faster_whisper.vad import VadOptions, collect_chunks, get_speech_timestamps
 from numpy.typing import NDArray
 
@@ -21,7 +23,7 @@ from e3rg.config import ConfigError
 from e3rg.errors import E3RGError
 from e3rg.media.types import SPEECH_INPUT_RATE, Pcm
 from e3rg.models.store import ModelStore
-from e3rg.stages.understanding.engine import TimedText, Transcript
+from e3rg.stages.understanding.engine import HeardSegment, ListenRequest, TimedText, Transcript
 
 DEFAULT_MODEL = "whisper-tiny.en"
 
@@ -43,6 +45,29 @@ _MAX_LETTERS_A_SECOND = 25.0
 # Speech that was heard is far above this.
 _MIN_LOG_PROBABILITY = -1.5
 _QUIET_PEAK, _LOUD_PEAK = 0.001, 0.5
+# The model reads the last 224 tokens of a prompt; a token is seldom more than four letters.
+_PROMPT_CHARS = 1_000
+# What the tokenizer would take for its own marks ("<|endoftext|>") and not for text.
+_MARKS = re.compile(r"<\|.*?\|>")
+# A window takes one to three passes; a model that stammers moves on by 20 ms at each.
+_MAX_PASSES = 6
+
+
+class _RunawayError(Exception):
+    """A window took more passes than speech can need."""
+
+
+class _BoundedModel(WhisperModel):  # type: ignore[misc]  # faster-whisper has no types
+    """WhisperModel with a bound on the passes over one window."""
+
+    def generate_with_fallback(
+        self, encoder_output: Any, prompt: list[int], tokenizer: Any, options: Any
+    ) -> Any:
+        """Decode from one place of a window on; each window has a tokenizer of its own."""
+        tokenizer.passes = getattr(tokenizer, "passes", 0) + 1
+        if tokenizer.passes > _MAX_PASSES:
+            raise _RunawayError
+        return super().generate_with_fallback(encoder_output, prompt, tokenizer, options)
 
 
 class Whisper:
@@ -96,7 +121,7 @@ class Whisper:
         weights = models.path(f"{name}/model.bin")
         for file in ("config.json", "tokenizer.json", vocabulary):
             models.path(f"{name}/{file}")
-        model = WhisperModel(
+        model = _BoundedModel(
             str(weights.parent),
             device="cpu",
             compute_type="int8",
@@ -123,47 +148,79 @@ class Whisper:
             E3RGError: ``audio_sample_rate`` (422).
         """
         stop = stop or threading.Event()
-        if audio.sample_rate != SPEECH_INPUT_RATE:
+        heard = list(self.listen(ListenRequest(audio), stop))
+        if not heard or stop.is_set():
+            return Transcript("", self._languages[0] if self._languages else "en", 0.0)
+        lengths = [max(segment.end - segment.start, 0.01) for segment in heard]
+        likelihood = np.average([segment.log_probability for segment in heard], weights=lengths)
+        text = " ".join(segment.text for segment in heard)
+        timed = tuple(TimedText(segment.text, segment.start, segment.end) for segment in heard)
+        return Transcript(text, heard[0].language, min(1.0, math.exp(float(likelihood))), timed)
+
+    def listen(self, request: ListenRequest, stop: threading.Event) -> Iterator[HeardSegment]:
+        """Recognise speech window by window (at most 17 s each).
+
+        Args:
+            request: the sound, at 16 kHz, and what is known of it.
+            stop: when set, the work ends after the window at hand.
+
+        Raises:
+            E3RGError: ``audio_sample_rate`` (422), ``unsupported_language`` (param ``language``).
+        """
+        if request.audio.sample_rate != SPEECH_INPUT_RATE:
             raise E3RGError(
                 "audio_sample_rate",
-                f"audio is at {audio.sample_rate} Hz; resample it to {SPEECH_INPUT_RATE} Hz",
+                f"audio is at {request.audio.sample_rate} Hz; resample it to {SPEECH_INPUT_RATE} "
+                "Hz",
                 param="audio",
                 status=422,
             )
-        samples = _level(audio)
+        self._check_language(request.language)
+        samples = _level(request.audio)
         speech = get_speech_timestamps(samples, _VAD) if samples.size else []
-        silence = Transcript("", self._languages[0] if self._languages else "en", 0.0)
         if not speech or stop.is_set():
-            return silence
-        language = self._language(samples, speech)
-        kept: list[tuple[TimedText, float]] = []
+            return
+        language = request.language or self._language(samples, speech)
         for start, end in _windows(speech):
-            for segment in self._decode(samples[start:end], language):
-                if stop.is_set():
-                    return silence
-                if _credible(segment):
-                    kept.append(_place(segment, start, end))
+            with suppress(_RunawayError):
+                for segment in self._decode(samples[start:end], language, request):
+                    if stop.is_set():
+                        return
+                    if _credible(segment):
+                        yield _place(segment, start, end, language)
             if stop.is_set():
-                return silence
-        if not kept:
-            return Transcript("", language, 0.0)
-        timed = tuple(segment for segment, _ in kept)
-        lengths = [max(segment.end - segment.start, 0.01) for segment in timed]
-        likelihood = float(np.average([each for _, each in kept], weights=lengths))
-        text = " ".join(segment.text for segment in timed)
-        return Transcript(text, language, min(1.0, math.exp(likelihood)), timed)
+                return
 
-    def _decode(self, samples: NDArray[np.float32], language: str) -> Iterable[Segment]:
+    def _check_language(self, language: str | None) -> None:
+        known = sorted(self._model.supported_languages)
+        if language is not None and language not in known:
+            raise E3RGError(
+                "unsupported_language",
+                f"language {language[:32]!r} is not known to this model; it knows "
+                f"{', '.join(known)}",
+                param="language",
+            )
+
+    def _decode(
+        self, samples: NDArray[np.float32], language: str, request: ListenRequest
+    ) -> Iterable[Segment]:
+        prompt = _MARKS.sub(" ", request.prompt[-_PROMPT_CHARS:]).strip()
+        prompt = prompt.encode(errors="ignore").decode()
+        if get_compression_ratio(prompt) > _MAX_COMPRESSION:
+            prompt = ""  # the model would go on repeating it
+        # One retry at most: each is a whole pass, and the caller waits.
+        temperature = [request.temperature] if request.temperature else [0.0, 0.4]
         segments, _ = self._model.transcribe(
             samples,
             language=language,
             beam_size=self._beam,
-            # One retry at most: each is a whole pass, and the caller waits.
-            temperature=[0.0, 0.4],
+            temperature=temperature,
             best_of=1,
             compression_ratio_threshold=_MAX_COMPRESSION,
             # Otherwise one misheard window poisons all that follow.
             condition_on_previous_text=False,
+            initial_prompt=prompt or None,
+            word_timestamps=request.words,
             max_new_tokens=_MAX_TOKENS,
         )
         return cast(Iterable[Segment], segments)
@@ -199,13 +256,27 @@ def _credible(segment: Segment) -> bool:
     return heard and not loop and any(letter.isalnum() for letter in segment.text)
 
 
-def _place(segment: Segment, start: int, end: int) -> tuple[TimedText, float]:
-    """Times from the audio's start, within the window; and the mean log-probability."""
-    offset, last = start / SPEECH_INPUT_RATE, end / SPEECH_INPUT_RATE
-    begin = round(min(offset + segment.start, last), 3)
-    finish = round(min(offset + segment.end, last), 3)
-    text = TimedText(segment.text.strip(), begin, max(begin, finish))
-    return text, float(segment.avg_logprob)
+def _place(segment: Segment, start: int, end: int, language: str) -> HeardSegment:
+    """A segment with its times from the audio's start, within the window."""
+
+    def timed(text: str, begin: float, finish: float) -> TimedText:
+        offset, last = start / SPEECH_INPUT_RATE, end / SPEECH_INPUT_RATE
+        begin, finish = (round(float(min(offset + t, last)), 3) for t in (begin, finish))
+        return TimedText(text.strip(), begin, max(begin, finish))
+
+    whole = timed(segment.text, segment.start, segment.end)
+    return HeardSegment(
+        text=whole.text,
+        start=whole.start,
+        end=whole.end,
+        language=language,
+        words=tuple(timed(each.word, each.start, each.end) for each in segment.words or ()),
+        tokens=tuple(segment.tokens),
+        log_probability=float(segment.avg_logprob),
+        compression=float(segment.compression_ratio),
+        no_speech=float(segment.no_speech_prob),
+        temperature=float(segment.temperature or 0.0),
+    )
 
 
 def _level(audio: Pcm) -> NDArray[np.float32]:

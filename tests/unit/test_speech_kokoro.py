@@ -79,17 +79,40 @@ def spoken(engine: KokoroSpeech) -> list[SpeechSegment]:
     return [asyncio.run(engine.synthesize(request(*sentence))) for sentence in SENTENCES]
 
 
-async def test_whisper_hears_what_was_written(spoken: list[SpeechSegment]) -> None:
+@pytest.fixture(scope="module")
+def whisper() -> WhisperModel:
     folder = ModelStore(model_dir()).path("whisper-base/model.bin").parent
-    whisper = WhisperModel(str(folder), device="cpu", compute_type="int8", cpu_threads=2)
+    return WhisperModel(str(folder), device="cpu", compute_type="int8", cpu_threads=2)
+
+
+def hear(whisper: WhisperModel, segment: SpeechSegment) -> str:
+    sound = np.concatenate([np.zeros(6000), samples(segment), np.zeros(6000)])
+    found, _ = whisper.transcribe(soxr.resample(sound, RATE, 16_000).astype(np.float32), "en")
+    return plain("".join(part.text for part in found))
+
+
+async def test_whisper_hears_what_was_written(
+    spoken: list[SpeechSegment], whisper: WhisperModel
+) -> None:
     said, heard = [], []
     for (text, _), segment in zip(SENTENCES, spoken, strict=True):
         check(segment)
-        sound = np.concatenate([np.zeros(6000), samples(segment), np.zeros(6000)])
-        found, _ = whisper.transcribe(soxr.resample(sound, RATE, 16_000).astype(np.float32), "en")
         said.append(plain(text))
-        heard.append(plain("".join(part.text for part in found)))
+        heard.append(hear(whisper, segment))
     assert jiwer.wer(said, heard) < 0.15, list(zip(said, heard, strict=True))
+
+
+async def test_every_speed_is_understood(engine: KokoroSpeech, whisper: WhisperModel) -> None:
+    text = "I walked along the river this morning, and the water was high after all that rain."
+    lengths = []
+    for speed in (0.25, 1.0, 2.5):
+        segment = await engine.synthesize(SpeechRequest(text, "af_heart", NEUTRAL, speed))
+        check(segment)
+        lengths.append(segment.audio.seconds)
+        heard = hear(whisper, segment)
+        assert jiwer.wer(plain(text), heard) <= 0.15, (speed, heard)
+    assert lengths[1] / lengths[0] == pytest.approx(0.25, abs=0.04)
+    assert lengths[2] / lengths[1] == pytest.approx(0.4, abs=0.08)
 
 
 def plain(text: str) -> str:

@@ -11,6 +11,10 @@ from e3rg.media.types import Pcm, Phoneme
 Accent = Literal["us", "uk"]
 Gender = Literal["female", "male"]
 
+MIN_SPEED, MAX_SPEED = 0.25, 2.5
+"""Faster speech is not understood any more: Whisper tiny.en misses no more than one word in ten at
+2.5, four in ten at 3 and eight in ten at 4."""
+
 
 @dataclass(frozen=True, slots=True)
 class VoiceInfo:
@@ -37,7 +41,7 @@ class SpeechRequest:
         text: any text; numbers, dates, money and addresses are spoken as people say them.
         voice: voice id of the engine.
         delivery: emotion of the voice.
-        speed: 0.5 to 2, multiplies the delivery's own rate.
+        speed: MIN_SPEED to MAX_SPEED, multiplies the delivery's own rate.
     """
 
     text: str

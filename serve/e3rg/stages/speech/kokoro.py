@@ -20,7 +20,14 @@ from e3rg.engines import EngineContext
 from e3rg.errors import E3RGError
 from e3rg.media.types import Pcm, Phoneme
 from e3rg.stages.speech.delivery import Prosody, prosody
-from e3rg.stages.speech.engine import Accent, SpeechRequest, SpeechSegment, VoiceInfo
+from e3rg.stages.speech.engine import (
+    MAX_SPEED,
+    MIN_SPEED,
+    Accent,
+    SpeechRequest,
+    SpeechSegment,
+    VoiceInfo,
+)
 from e3rg.stages.speech.g2p import PAUSES, Pronouncer
 from e3rg.stages.speech.kokoro_graph import FRAME_SAMPLES, UnknownGraphError, expressive_graph
 from e3rg.stages.speech.letters import LetterNetwork
@@ -28,12 +35,14 @@ from e3rg.stages.speech.lexicon import Lexicon
 from e3rg.stages.speech.normalize import normalize
 from e3rg.stages.speech.sound import Samples, fade, finish, to_pcm16, trim
 from e3rg.stages.speech.symbols import MAX_TOKENS, TOKENS, pieces
+from e3rg.stages.speech.tempo import stretch
 from e3rg.stages.speech.timing import phoneme_times
 from e3rg.stages.speech.voices import VOICES
 
 SAMPLE_RATE = 24_000
 _STYLE_SIZE = 256
-_MIN_SPEED, _MAX_SPEED = 0.5, 2.0
+# The network swallows words when it is hurried more than this; what is beyond is stretched.
+_SLOWEST, _FASTEST = 0.4, 1.5
 # Frames of 25 ms. The network puts up to 0.4 s of silence before a sentence; fewer than about 12
 # frames there swallow the first sound. What silence remains is cut from the sound.
 _LEAD_FRAMES, _TAIL_FRAMES, _FINAL_PAUSE_FRAMES, _PAUSE_FRAMES = 14.0, 2.0, 8.0, 14.0
@@ -196,10 +205,10 @@ class KokoroSpeech:
                 f"voice {request.voice[:64]!r} does not exist: use one of {known}",
                 param="voice",
             )
-        if not (math.isfinite(request.speed) and _MIN_SPEED <= request.speed <= _MAX_SPEED):
+        if not (math.isfinite(request.speed) and MIN_SPEED <= request.speed <= MAX_SPEED):
             raise E3RGError(
                 "invalid_speed",
-                f"speed is {request.speed}: use {_MIN_SPEED} to {_MAX_SPEED}",
+                f"speed is {request.speed}: use {MIN_SPEED} to {MAX_SPEED}",
                 param="speed",
             )
         if len(request.text) > self._max_chars:
@@ -220,6 +229,8 @@ class KokoroSpeech:
         """Text to sound, in the worker thread."""
         accent: Accent = "uk" if request.voice.startswith("b") else "us"
         shape = prosody(request.delivery)
+        wanted = request.speed * shape.rate
+        speed = min(max(wanted, _SLOWEST), _FASTEST)
         said = self._pronouncer(accent)(normalize(request.text))
         said = "".join(symbol for symbol in said if symbol in TOKENS)
         sounds: list[Samples] = []
@@ -228,7 +239,7 @@ class KokoroSpeech:
         for piece in pieces(said, self._max_tokens):
             if not any(symbol not in PAUSES and symbol != " " for symbol in piece):
                 continue
-            samples, frames = self._run(piece, request, shape, job)
+            samples, frames = self._run(piece, request.voice, speed, shape, job)
             times = phoneme_times(piece, frames, samples, SAMPLE_RATE, FRAME_SAMPLES)
             first, last = trim(samples, SAMPLE_RATE, before_s=_BEFORE_S, after_s=_AFTER_S)
             phonemes += _moved(times, start - first / SAMPLE_RATE, start, last - first)
@@ -242,10 +253,12 @@ class KokoroSpeech:
             gain_db=shape.gain_db,
             brightness_db=shape.brightness_db,
         )
+        if wanted != speed:
+            finished, phonemes = _stretched(finished, phonemes, wanted / speed)
         return SpeechSegment(Pcm(to_pcm16(finished), SAMPLE_RATE), tuple(phonemes))
 
     def _run(
-        self, piece: str, request: SpeechRequest, shape: Prosody, job: _Job
+        self, piece: str, voice: str, speed: float, shape: Prosody, job: _Job
     ) -> tuple[Samples, NDArray[np.int64]]:
         """One pass through the model: samples, and frames per token."""
         if job.cancelled.is_set():
@@ -254,10 +267,9 @@ class KokoroSpeech:
         caps = [_PAUSE_FRAMES if symbol in PAUSES else _UNBOUNDED for symbol in piece]
         if piece[-1] in PAUSES:
             caps[-1] = _FINAL_PAUSE_FRAMES
-        styles = self._styles[request.voice]
+        styles = self._styles[voice]
         # The voice has one style for each length of text.
         style = styles[min(len(piece), len(styles)) - 1]
-        speed = min(max(request.speed * shape.rate, _MIN_SPEED * 0.8), _MAX_SPEED * 1.2)
         feed = {
             "tokens": np.array([tokens], np.int64),
             "style": style[np.newaxis],
@@ -291,6 +303,15 @@ def _moved(
         begun, ended = (min(max(t + shift, start), end) for t in (each.start, each.end))
         if ended > begun:
             yield Phoneme(each.symbol, begun, ended)
+
+
+def _stretched(
+    samples: Samples, phonemes: Sequence[Phoneme], tempo: float
+) -> tuple[Samples, list[Phoneme]]:
+    """Sound and phonemes at another tempo."""
+    changed = fade(stretch(samples, SAMPLE_RATE, tempo), SAMPLE_RATE)
+    times = [Phoneme(p.symbol, p.start / tempo, p.end / tempo) for p in phonemes]
+    return changed, list(_moved(times, 0.0, 0.0, len(changed)))
 
 
 def _style(path: Path) -> NDArray[np.float32]:

@@ -204,6 +204,11 @@ def document(generated: dict[str, Any]) -> dict[str, Any]:
 def _complete(path: str, method: str, operation: dict[str, Any]) -> set[int]:
     """Add the errors that follow from what the operation is; gives their statuses."""
     responses: dict[str, Any] = operation["responses"]
+    # What FastAPI sums up is the function's name; its docstring says more.
+    summary, _, more = operation.pop("description", operation["summary"]).partition("\n\n")
+    operation["summary"] = summary.rstrip(".")
+    if more:
+        operation["description"] = more
     if "HTTPValidationError" in str(responses.get("422", {})):
         del responses["422"]
     parameters = operation.get("parameters", [])
@@ -256,7 +261,7 @@ def _schema(kind: Any) -> dict[str, Any]:
 
 
 def _title(schema: dict[str, Any]) -> str:
-    return str(schema["title"]).replace(" ", "")
+    return str(schema.get("title", "Other")).replace(" ", "")
 
 
 def _without_null(part: dict[str, Any]) -> None:
@@ -289,17 +294,33 @@ def _bound(schema: dict[str, Any], bounds: Mapping[str, Mapping[str, Any]]) -> N
 def _hoist(made: dict[str, Any], schemas: dict[str, Any]) -> None:
     """Move named object schemas, and what they define, to the components."""
     for holder, key in list(_schema_places(made)):
-        schema = holder[key]
-        for name, definition in schema.pop("$defs", {}).items():
-            _add(schemas, name, definition)
-        _point(schema)
+        schema = _absorb(holder[key], schemas)
+        holder[key] = schema
         if schema.get("type") == "object" and "title" in schema:
-            holder[key] = {"$ref": _SCHEMAS + _add(schemas, _title(schema), schema)}
-    for schema in list(schemas.values()):
-        for name, definition in schema.pop("$defs", {}).items():
-            _add(schemas, name, definition)
-    for schema in schemas.values():
-        _point(schema)
+            named = {"$defs": {_title(schema): schema}, "$ref": f"#/$defs/{_title(schema)}"}
+            holder[key] = _absorb(named, schemas)
+    for name in list(schemas):
+        schemas[name] = _absorb(schemas[name], schemas)
+
+
+def _absorb(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    """Move what a schema defines to the components; one name there stands for one schema."""
+    definitions = schema.get("$defs", {})
+    names = {name: name for name in definitions}
+    while True:
+        pointed = {names[name]: _pointed(definitions[name], names) for name in definitions}
+        taken = [
+            name
+            for name in names
+            if schemas.get(names[name], pointed[names[name]]) != pointed[names[name]]
+        ]
+        if not taken:
+            break
+        for name in taken:  # and then those that refer to them, whose content has changed with it
+            names[name] = f"{_title(schema)}{names[name]}"
+    schemas.update(pointed)
+    rest = {key: value for key, value in schema.items() if key != "$defs"}
+    return _pointed(rest, names)  # type: ignore[no-any-return]
 
 
 def _schema_places(made: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
@@ -316,22 +337,12 @@ def _schema_places(made: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]
                         yield media, "schema"
 
 
-def _add(schemas: dict[str, Any], name: str, schema: dict[str, Any]) -> str:
-    """Store a schema; one name stands for one schema."""
-    _point(schema)
-    if schemas.setdefault(name, schema) != schema:
-        return _add(schemas, f"{name}_", schema)
-    return name
-
-
-def _point(node: Any) -> None:
-    """Let references to a schema's own definitions point to the components."""
+def _pointed(node: Any, names: Mapping[str, str]) -> Any:
+    """A copy whose references (and mappings of discriminators) lead to the components."""
     if isinstance(node, dict):
-        reference = node.get("$ref")
-        if isinstance(reference, str):
-            node["$ref"] = reference.replace("#/$defs/", _SCHEMAS)
-        for value in node.values():
-            _point(value)
-    elif isinstance(node, list):
-        for value in node:
-            _point(value)
+        return {key: _pointed(value, names) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_pointed(value, names) for value in node]
+    if isinstance(node, str) and node.startswith("#/$defs/"):
+        return _SCHEMAS + names[node.removeprefix("#/$defs/")]
+    return node

@@ -50,7 +50,10 @@ class TurnBody(BaseModel):
     ``audio``, ``video`` and ``portrait`` are files and come by multipart only.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"text": "I lost my dog yesterday."}]},
+    )
 
     text: str | None = Field(default=None, description="what the speaker says")
     identity: _Id | None = Field(default=None, description="who listens, see /v1/identities")

@@ -86,7 +86,11 @@ def router(services: Services) -> APIRouter:
         headers = {"Location": f"/v1/realtime/calls/{call}"}
         return Response(answer, status_code=201, media_type=_SDP, headers=headers)
 
-    @routes.post("/v1/realtime/calls/{call_id}/hangup", responses=fails(404))
+    @routes.post(
+        "/v1/realtime/calls/{call_id}/hangup",
+        response_class=Response,
+        responses={**gives(description="The call has ended."), **fails(404)},
+    )
     async def hang_up(call_id: str) -> Response:
         """End a call. Only the replica that answered it knows it; others answer 404."""
         await calls.hang_up(call_id)

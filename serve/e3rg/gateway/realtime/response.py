@@ -234,7 +234,10 @@ class Response:
             )
         assert self.item.spoken is not None
         # Counted before it is sent: some of it may be heard before the sending ends.
+        start = self.item.spoken.seconds
         self.item.spoken.add(chunk.text, chunk.audio.seconds)
+        duration = round(chunk.audio.seconds, 6)
+        await self._extra("spoken", text=chunk.text, start=round(start, 6), duration=duration)
         await self._transport.audio(chunk)
 
     async def _begin(self) -> None:

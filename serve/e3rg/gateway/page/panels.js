@@ -17,6 +17,17 @@ const MILESTONES = {
   total: "all of it was made",
 };
 
+/** What a face shows, as a noun. @type {Record<string, string>} */
+const SHOWN = {
+  concerned: "concern",
+  happy: "joy",
+  surprised: "surprise",
+  angry: "anger",
+  sad: "sadness",
+  disgusted: "disgust",
+  neutral: "calm",
+};
+
 export class Panels {
   clear() {
     $("gist").textContent = "";
@@ -33,7 +44,7 @@ export class Panels {
       make("p", {},
         "You seem ", make("strong", {}, label),
         label === category ? ": " : `, which counts as ${category}: `, `${percent(confidence)} sure. `,
-        `I show ${emotion.listener.expression}, ${strength(emotion.listener.intensity)}.`),
+        `I show ${SHOWN[emotion.listener.expression] ?? emotion.listener.expression}, ${strength(emotion.listener.intensity)}.`),
       table("All eight feelings", "Feeling", "Share", shares(emotion.categories)),
       ...this.#composed(emotion),
     );

@@ -22,6 +22,7 @@ export class Player extends EventTarget {
   #voiceOnly = false;
   #finished = true;
   #whole = false; // the finished file is played
+  #unplayed = false; // there are pictures, but no MediaSource to play them by
   /** @type {string | null} */
   #turn = null;
   #attached = false; // the video shows tracks that somebody else feeds
@@ -81,14 +82,16 @@ export class Player extends EventTarget {
     this.stop();
     this.#chunks = [];
     this.#filmed = this.#spoken = 0;
-    this.#voiceOnly = this.#finished = false;
+    this.#voiceOnly = this.#finished = this.#unplayed = false;
     this.#turn = null;
     this.#sounds = 0;
   }
 
   /** @param {import("./types.js").Segment} segment */
   segment({ mime, data, frames }) {
-    if (this.#attached || this.#finished || this.#voiceOnly || !Film.plays(mime)) return;
+    if (this.#attached || this.#finished || this.#voiceOnly) return;
+    this.#unplayed = !Film.plays(mime);
+    if (this.#unplayed) return;
     if (!this.#film) {
       this.#film = new Film(this.video, mime);
       this.#play();
@@ -124,7 +127,7 @@ export class Player extends EventTarget {
     if (this.#finished) return;
     this.#finished = true;
     if (this.#film) this.#film.finish();
-    else if (this.#turn && !this.#attached && !this.#voiceOnly && !this.#sound) this.#playFile(this.#turn);
+    else if (this.#unplayed && this.#turn) this.#playFile(this.#turn);
     else this.#speak(this.#filmed);
     if (!this.playing) this.#tell("silent");
   }

@@ -111,15 +111,21 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "code"), BAD, ids=lambda value: str(value)[:60])
-async def test_bad_requests(
-    client: openai.AsyncOpenAI, script: Script, fields: dict[str, Any], code: str
-) -> None:
-    with pytest.raises(openai.BadRequestError) as caught:
-        await client.chat.completions.create(**{"model": LISTENER, "messages": said()} | fields)
-    assert (caught.value.code, caught.value.type) == (code, "invalid_request_error")
-    assert len(caught.value.message) < 2_000
+async def test_bad_requests(client: openai.AsyncOpenAI, script: Script) -> None:
+    wrong = []
+    for fields, code in BAD:  # one server for all: starting one takes longer than asking
+        try:
+            await client.chat.completions.create(**{"model": LISTENER, "messages": said()} | fields)
+            got = "an answer"
+        except openai.BadRequestError as error:
+            got = f"{error.code}"
+            assert error.type == "invalid_request_error"
+            assert len(error.message) < 2_000
+        if got != code:
+            wrong.append((str(fields)[:200], code, got))
+    assert wrong == []
     assert script.idle
+    assert not [call for call in script.calls if call[0] == "dialogue"]
 
 
 @pytest.mark.parametrize(
@@ -158,31 +164,31 @@ async def test_other_classes(
     assert caught.value.status_code < 500
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"\xff\xfe",
-        b"[]",
-        b'{"model": "e3rg"}',
-        b'{"model": "e3rg", "messages": [{"role": "user", "content": "\xc3\x28"}]}',
-        b'{"model": "e3rg", "messages": [{"role": "user", "content": "\\ud800"}]}',
-        b'{"model": "e3rg", "messages": [{"role": "user", "content": "Hi"}], "temperature": NaN}',
-        b'{"model": "e3rg", "messages": [{"role": "user", "content": "Hi"}], "seed": 1e999}',
-        b'{"model": "e3rg", "messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-        b'{"model": "e3rg", "metadata": ' + b'{"a":' * 5_000 + b"1" + b"}" * 5_000 + b"}",
-        b'{"model": "e3rg", "temperature": 1' + b"0" * 5_000 + b"}",
-    ],
-)
-async def test_broken_json(client: openai.AsyncOpenAI, body: bytes) -> None:
+BROKEN = [
+    b"\xff\xfe",
+    b"[]",
+    b'{"model": "e3rg"}',
+    b'{"model": "e3rg", "messages": [{"role": "user", "content": "\xc3\x28"}]}',
+    b'{"model": "e3rg", "messages": [{"role": "user", "content": "\\ud800"}]}',
+    b'{"model": "e3rg", "messages": [{"role": "user", "content": "Hi"}], "temperature": NaN}',
+    b'{"model": "e3rg", "messages": [{"role": "user", "content": "Hi"}], "seed": 1e999}',
+    b'{"model": "e3rg", "messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    b'{"model": "e3rg", "metadata": ' + b'{"a":' * 5_000 + b"1" + b"}" * 5_000 + b"}",
+    b'{"model": "e3rg", "temperature": 1' + b"0" * 5_000 + b"}",
+]
+
+
+async def test_broken_json(client: openai.AsyncOpenAI) -> None:
     async with httpx.AsyncClient() as raw:
-        answer = await raw.post(
-            f"{client.base_url}chat/completions",
-            content=body,
-            headers={"content-type": "application/json"},
-        )
-    assert answer.status_code == 400
-    assert answer.json()["error"]["type"] == "invalid_request_error"
-    assert len(answer.content) < 2_000
+        for body in BROKEN:
+            answer = await raw.post(
+                f"{client.base_url}chat/completions",
+                content=body,
+                headers={"content-type": "application/json"},
+            )
+            assert answer.status_code == 400, body[:80]
+            assert answer.json()["error"]["type"] == "invalid_request_error"
+            assert len(answer.content) < 2_000
 
 
 async def test_what_frameworks_send_is_taken(client: openai.AsyncOpenAI, script: Script) -> None:

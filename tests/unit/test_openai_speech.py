@@ -36,6 +36,8 @@ from e3rg.turn.state import Stages
 FORMATS: tuple[SoundFormat, ...] = get_args(SoundFormat)
 TEXT = "I walked along the river. The water was high after all that rain. My sister called me."
 
+SHORT = "I walked along the river this morning. The water was high."
+
 
 @pytest.fixture
 def script() -> Script:
@@ -321,16 +323,16 @@ async def test_what_is_spoken_is_understood_in_every_format(
     try:
         async with client_of(stages, tmp_path / "data", monkeypatch) as client:
             for sound_format, voice in zip(FORMATS, voices, strict=True):
-                data = await say(client, TEXT, voice=voice, response_format=sound_format)
+                data = await say(client, SHORT, voice=voice, response_format=sound_format)
                 if sound_format == "pcm":
                     data = wav_of(data)
                 path = tmp_path / sound_format
                 path.write_bytes(data)
-                assert decode_upload(path, "audio", MediaLimits(), "file").seconds > 3
+                assert decode_upload(path, "audio", MediaLimits(), "file").seconds > 2
                 heard = await client.audio.transcriptions.create(
                     model="whisper-1", file=(f"a.{sound_format}", data)
                 )
-                assert jiwer.wer(words(TEXT), words(heard.text)) <= 0.15, (voice, heard.text)
+                assert jiwer.wer(words(SHORT), words(heard.text)) <= 0.15, (voice, heard.text)
     finally:
         speech.close()
         understanding.close()

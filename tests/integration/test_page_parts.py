@@ -165,6 +165,52 @@ def test_less_than_was_asked_is_said(
         assert line.get_attribute("aria-live") == ("off" if missing == "avatar" else None)
 
 
+@pytest.mark.parametrize("wanted", ["audio", "text"])
+def test_an_answer_without_pictures(
+    browser: Browser, address: str, script: Script, wanted: str
+) -> None:
+    with visit(browser, address) as page:
+        page.click("#settings > summary")
+        page.check(f"input[name=reply][value={wanted}]")
+        say(page, "Hello.")
+        if wanted == "audio":
+            expect(page.locator("#status")).to_have_text("Clara is speaking.")
+            expect(page.locator("#caption")).to_have_text("I am so sorry.")
+        rest(page)
+        expect(page.locator(WORDS)).to_have_text(REPLY)
+        line = page.locator("#log .listener")
+        assert line.get_attribute("aria-live") == ("off" if wanted == "audio" else None)
+        assert page.get_attribute("#video", "class") in (None, "")
+    assert not [name for name, _ in script.calls if name == "avatar"]
+
+
+def test_what_was_told_is_remembered_only_if_asked(
+    browser: Browser, address: str, script: Script
+) -> None:
+    with visit(browser, address) as page:
+        say(page, "Nobody knows me.")
+        rest(page)
+        assert not script.episodes
+        page.click("#settings > summary")
+        page.check("input[name=remember]")
+        say(page, "I have a sister.")
+        rest(page)
+        (episode,) = script.episodes
+        assert episode.text == "I have a sister."
+        page.reload()
+        page.wait_for_selector("#identities label")
+        assert page.is_checked("input[name=remember]")
+        say(page, "She is older.")
+        rest(page)
+        assert script.episodes[1].user == episode.user
+        page.click("#settings > summary")
+        page.uncheck("input[name=remember]")
+        say(page, "Forget that.")
+        rest(page)
+        assert len(script.episodes) == 2
+        assert page.evaluate("localStorage.getItem('e3rg.user')") is None
+
+
 def test_a_browser_without_mediasource_plays_the_finished_file(
     browser: Browser, address: str
 ) -> None:

@@ -19,10 +19,11 @@ export class Exchange {
   /**
    * @param {View} view
    * @param {string} name of the listener
+   * @param {boolean} pictures are expected
    */
-  constructor(view, name) {
+  constructor(view, name, pictures) {
     this.view = view;
-    view.player.begin();
+    view.player.begin(pictures);
     view.captions.clear();
     view.panels.clear();
     this.#line = view.log.open(name);

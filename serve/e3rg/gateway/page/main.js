@@ -99,7 +99,7 @@ $("play").addEventListener("click", () => {
 // What happens
 
 player.addEventListener("blocked", () => { $("play").hidden = false; });
-player.addEventListener("shown", () => { $("play").hidden = true; });
+player.addEventListener("begun", () => { $("play").hidden = true; });
 live.addEventListener("change", () => {
   press($("microphone"), live.isOn("microphone"));
   press($("camera"), live.isOn("camera"));
@@ -116,7 +116,10 @@ talk.addEventListener("trouble", (event) => {
   text.value ||= unsaid; // what was typed is not lost
   showTrouble(why.message);
 });
-talk.addEventListener("lost", () => showTrouble(LOST, "Go on", () => attempt(() => live.reopen())));
+talk.addEventListener("lost", (event) => {
+  const why = /** @type {CustomEvent<Trouble>} */ (event).detail;
+  showTrouble(why.message, "Go on", () => attempt(() => live.reopen()));
+});
 
 function showStatus() {
   $("status").textContent = statusWords(identities.chosen?.name ?? "The listener");

@@ -5,7 +5,7 @@ import { Film } from "./film.js";
 import { Sound } from "./sound.js";
 
 /**
- * Events: `shown` (the first picture), `silent` (nothing is played any more), `blocked` (the browser
+ * Events: `begun` (something is seen or heard), `silent` (nothing is played any more), `blocked` (the browser
  * wants a click first), `broken` (the film cannot be played; sound goes on).
  */
 export class Player extends EventTarget {
@@ -35,7 +35,7 @@ export class Player extends EventTarget {
     video.addEventListener("ended", () => this.#filmEnded());
     video.addEventListener("playing", () => {
       video.classList.add("shown");
-      if (!this.#attached) this.#tell("shown");
+      if (!this.#attached) this.#tell("begun");
     });
     video.addEventListener("error", () => {
       if (this.#film || this.#whole) this.#breakFilm();
@@ -77,12 +77,16 @@ export class Player extends EventTarget {
     this.#sounds = performance.now();
   }
 
-  /** Make ready for the next reply. */
-  begin() {
+  /**
+   * Make ready for the next reply.
+   * @param {boolean} pictures are expected
+   */
+  begin(pictures) {
     this.stop();
     this.#chunks = [];
     this.#filmed = this.#spoken = 0;
-    this.#voiceOnly = this.#finished = this.#unplayed = false;
+    this.#voiceOnly = !pictures;
+    this.#finished = this.#unplayed = false;
     this.#turn = null;
     this.#sounds = 0;
   }
@@ -197,7 +201,8 @@ export class Player extends EventTarget {
 
   /** @param {number} from seconds that were heard already */
   #speak(from) {
-    if (!this.#context) return;
+    if (!this.#context || this.#spoken === this.#chunks.length) return;
+    if (!this.#sound) this.#tell("begun");
     this.#sound ??= new Sound(this.#context, () => {
       if (this.#finished) this.#tell("silent");
     });
@@ -206,7 +211,7 @@ export class Player extends EventTarget {
     }
   }
 
-  /** @param {"shown" | "silent" | "blocked" | "broken"} name */
+  /** @param {"begun" | "silent" | "blocked" | "broken"} name */
   #tell(name) {
     this.dispatchEvent(new Event(name));
   }

@@ -34,8 +34,8 @@ export async function openSocket(received, lost, signal) {
   socket.addEventListener("message", ({ data }) => {
     if (!closing) received(JSON.parse(data));
   });
-  socket.addEventListener("close", () => {
-    if (!closing) lost(new Trouble(LOST, "lost"));
+  socket.addEventListener("close", ({ reason }) => {
+    if (!closing) lost(new Trouble(reason ? `The voice connection has ended: ${reason}.` : LOST, "lost"));
   });
   return {
     send: (event) => {

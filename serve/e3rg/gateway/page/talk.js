@@ -33,7 +33,7 @@ export class Talk extends EventTarget {
     this.view = view;
     this.identities = identities;
     this.settings = settings;
-    view.player.addEventListener("shown", () => this.#enter("speaking"));
+    view.player.addEventListener("begun", () => this.#enter("speaking"));
     view.player.addEventListener("silent", () => this.#heard());
     this.live = new Live(mirror, () => this.#asking(), {
       answering: () => this.#answer(),
@@ -104,7 +104,8 @@ export class Talk extends EventTarget {
 
   #answer() {
     this.#exchange?.stop();
-    this.#exchange = new Exchange(this.view, this.identities.chosen?.name ?? "The listener");
+    const name = this.identities.chosen?.name ?? "The listener";
+    this.#exchange = new Exchange(this.view, name, this.settings.choices.reply === "video");
     this.#enter("thinking");
     return this.#exchange;
   }

@@ -15,6 +15,13 @@ from schemathesis.transport.serialization import Binary
 _WORDS = {"text", "user", "name", "profile", "prompt", "input", "content", "instructions"}
 # To the scripted avatar any file is a portrait.
 _FILES = {"audio", "video", "portrait", "file", "input_reference"}
+_MODELS = {
+    "/v1/audio/speech": "kokoro-82m",
+    "/v1/audio/transcriptions": "whisper-tiny.en",
+    "/v1/chat/completions": "e3rg",
+    "/v1/embeddings": "all-minilm-l6-v2",
+    "/v1/videos": "e3rg",
+}
 _FILM = video_file(0.4, sound=True)
 
 
@@ -28,6 +35,10 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
         _mend(case.body)
         if "video" in case.body:  # audio or video, not both
             case.body.pop("audio", None)
+        if case.body.get("format") == "mp4":  # which only a film can be
+            case.body.pop("reply_with", None)
+        if case.path in _MODELS:
+            case.body["model"] = _MODELS[case.path]
         # It is still the valid request; Schemathesis takes any change of one with a file for a
         # fault of it.
         case._meta.update_validated_hash(ParameterLocation.BODY, case._hash_container(case.body))

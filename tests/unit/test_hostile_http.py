@@ -101,7 +101,8 @@ JSON_BODIES = {
     "a wrong type": b'{"text": {"$ne": null}}',
     "a NUL": b'{"text": "\\u0000"}',
     "an unknown field": b'{"text": "Hello", "__proto__": {}}',
-    "100,000 names": json.dumps({f"a{n}": 1 for n in range(60_000)}).encode(),
+    "many values": json.dumps({"text": [[]] * 200_000}).encode(),
+    "many names": json.dumps({f"a{n}": 1 for n in range(60_000)}).encode(),
 }
 
 

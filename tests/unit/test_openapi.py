@@ -190,6 +190,7 @@ async def test_openai_client_raises_its_own_exception(status: int, kind: type[Ex
     assert ("retry-after" in error.response.headers) == (status in {429, 503})
 
 
+@pytest.mark.filterwarnings("ignore:The Sora API")
 async def test_openai_client_and_what_it_can_do_wrong(client: httpx.AsyncClient) -> None:
     own = openai.AsyncOpenAI(base_url=f"{client.base_url}/v1", api_key="x", max_retries=0)
     async with own:

@@ -266,10 +266,11 @@ def _title(schema: dict[str, Any]) -> str:
 
 def _without_null(part: dict[str, Any]) -> None:
     # A form cannot hold null: what is not known is not sent.
-    kinds = [kind for kind in part.get("anyOf", []) if kind.get("type") != "null"]
-    if len(kinds) == 1 and len(kinds) < len(part["anyOf"]):
-        del part["anyOf"]
+    kinds = [kind for kind in part.pop("anyOf", []) if kind.get("type") != "null"]
+    if len(kinds) == 1:
         part.update({**kinds[0], **part})
+    elif kinds:
+        part["anyOf"] = kinds
     if "default" in part and part["default"] is None:
         del part["default"]
 
@@ -338,7 +339,12 @@ def _schema_places(made: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]
 
 
 def _pointed(node: Any, names: Mapping[str, str]) -> Any:
-    """A copy whose references (and mappings of discriminators) lead to the components."""
+    """A copy whose references (and mappings of discriminators) lead to the components.
+
+    Limits of integers, which pydantic writes as floats, are integers again.
+    """
+    if isinstance(node, float) and node.is_integer():
+        return int(node)
     if isinstance(node, dict):
         return {key: _pointed(value, names) for key, value in node.items()}
     if isinstance(node, list):

@@ -56,7 +56,10 @@ class SpeechBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     model: Annotated[str, Field(max_length=256)]
-    input: str = Field(description=f"what to say; at most {_MAX_CHARS} characters")
+    input: str = Field(
+        description="what to say",
+        json_schema_extra={"minLength": 1, "maxLength": _MAX_CHARS},
+    )
     voice: Annotated[str, Field(max_length=256)] | VoiceId | None = Field(
         default=None,
         description="a voice of the engine, an identity, or one of OpenAI's names; "

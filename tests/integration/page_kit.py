@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import av
+from av.video.frame import PictureType
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
 from e3rg.config import Profile
@@ -168,5 +169,6 @@ class Recording:
                     image = next(picture.decode(video=0)).reformat(*self._size, "yuv420p")
                 last = image.pts = max(last + 1, round((moment - start) * 25))
                 image.time_base = Fraction(1, 25)
+                image.pict_type = PictureType.NONE  # a JPEG's would make each a key frame
                 out.mux(stream.encode(image))
             out.mux(stream.encode(None))

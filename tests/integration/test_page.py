@@ -56,9 +56,13 @@ def browser(voice: Path) -> Iterator[Browser]:
         browser.close()
 
 
+def kept(folder: Path) -> Path:
+    """Where pictures and recordings go; E3RG_SHOTS names a folder that stays."""
+    return Path(os.environ.get("E3RG_SHOTS", folder))
+
+
 def shot(page: Page, folder: Path, name: str) -> None:
-    # Kept for a look: E3RG_SHOTS names a folder.
-    page.screenshot(path=Path(os.environ.get("E3RG_SHOTS", folder)) / f"{name}.png")
+    page.screenshot(path=kept(folder) / f"{name}.png")
 
 
 @pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
@@ -85,7 +89,7 @@ def test_typed_turn_plays_with_captions_and_panels(
         expect(page.locator("#timings tbody tr")).to_have_count(6)
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
         shot(page, tmp_path, f"understood-{size['width']}")
-        video = tmp_path / "page.mp4"
+        video = kept(tmp_path) / f"page-{size['width']}.mp4"
         recording.save(video)
         assert video.stat().st_size > 10_000
 

@@ -62,6 +62,9 @@ async function start({microphone, camera}) {
       if (track.kind === "audio") listen(stream);
     };
     const channel = window.channel = pc.createDataChannel("oai-events");
+    pc.onconnectionstatechange = () => {
+      if (pc.connectionState === "failed") state.error = "the connection failed";
+    };
     channel.onmessage = ({data}) => state.events.push(JSON.parse(data));
     await pc.setLocalDescription(await pc.createOffer());
     while (pc.iceGatheringState !== "complete") await wait(20);
@@ -105,13 +108,13 @@ async function watch(pc) {
       for (let y = 38; y < 52; y++) for (let x = 24; x < 40; x++) mouth += grey[64 * y + x];
       state.frames.push({mean, spread, mouth, at: performance.now()});
     }
-    const play = {};
-    state.stats = {};
+    const play = {}, stats = {};
     for (const report of (await pc.getStats()).values()) {
       if (report.type !== "inbound-rtp") continue;
-      state.stats[report.kind] = report;
+      stats[report.kind] = report;
       play[report.kind] = report.estimatedPlayoutTimestamp;
     }
+    state.stats = stats;
     const said = state.events.filter((e) => e.type.startsWith("output_audio_buffer.")).length;
     if (said % 2 && play.audio && play.video) state.skews.push(Math.round(play.video - play.audio));
   }

@@ -127,7 +127,8 @@ async def test_an_interruption_stops_every_stage(
     async with session(server) as connection:
         await say(connection, SAID[0])
         await until(connection, "response.output_audio.delta")
-        await append(connection, speech[: 2 * RATE * 3])
+        # Up to the first pause: the end of speech would begin another reply.
+        await append(connection, speech[: 2 * RATE * 2])
         seen = await until(connection, "conversation.item.truncated")
         done = next(each for each in seen if each.type == "response.done")
         assert done.response.status_details.reason == "turn_detected"
@@ -135,15 +136,19 @@ async def test_an_interruption_stops_every_stage(
         assert not sound(seen[started:])
         await asyncio.to_thread(replicas.wait_idle)
         # The person says the rest, and is answered.
-        await append(connection, speech[2 * RATE * 3 :] + bytes(2 * RATE))
+        await append(connection, speech[2 * RATE * 2 :] + bytes(2 * RATE))
         seen = await until(connection, "response.done")
         while seen[-1].response.status != "completed":  # a pause in the speech looked like its end
             seen = await until(connection, "response.done")
         assert len(sound(seen)) > RATE
 
 
+def tasks(replicas: Replicas) -> dict[str, int]:
+    return {stage: replicas.activity(stage)["tasks"] for stage in ("dialogue", "speech")}
+
+
 async def test_sessions_do_not_cross(server: Server, replicas: Replicas) -> None:
-    before = {stage: replicas.activity(stage)["tasks"] for stage in ("dialogue", "speech")}
+    before = await asyncio.to_thread(tasks, replicas)
 
     async def one(text: str) -> tuple[str, bytes]:
         async with session(server, max_output_tokens=30) as connection:
@@ -162,7 +167,7 @@ async def test_sessions_do_not_cross(server: Server, replicas: Replicas) -> None
         others = [alike(back, other) for other in told if other != reply]
         assert mine >= max(others, default=0.0), f"reply {index} sounds like another's"
     await asyncio.to_thread(replicas.wait_idle)
-    after = {stage: replicas.activity(stage)["tasks"] for stage in before}
+    after = await asyncio.to_thread(tasks, replicas)
     assert all(after[stage] <= before[stage] + 2 for stage in before), (before, after)
 
 

@@ -27,8 +27,9 @@ from e3rg.stages.dialogue.window import fit, too_long
 
 log = logging.getLogger(__name__)
 
-# Tokens of a prompt that are read at once: a reply can be stopped after each batch of them.
-_PROMPT_BATCH = 128
+# Tokens of a prompt that are read at once: a reply can be stopped only after each batch of them, so
+# they bound how long an interruption waits for this stage.
+_PROMPT_BATCH = 48
 # More than a chat template adds to each message, and than it writes by itself.
 _MESSAGE_TOKENS, _TEMPLATE_TOKENS = 16, 64
 _OPTIONS = (

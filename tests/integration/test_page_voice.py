@@ -48,7 +48,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         engine.close()
     speech = (said.data, said.sample_rate)
     # The second time the answer to the first is being spoken.
-    voice = voice_file(tmp_path_factory.mktemp("voice"), [2.0, speech, 8.0, speech, 120.0])
+    voice = voice_file(tmp_path_factory.mktemp("voice"), [6.0, speech, 8.0, speech, 120.0])
     with sync_playwright() as playwright:
         browser = launch(playwright, voice=voice)
         yield browser

@@ -24,18 +24,16 @@ export async function openCall(session, picture, received, lost, signal) {
   if (picture) media.addTrack(peer.addTransceiver("video", { direction: "recvonly" }).receiver.track);
   const events = peer.createDataChannel("oai-events");
   let closing = false;
-  let hangUp = "";
   const close = () => {
     closing = true;
-    peer.close();
-    if (hangUp) fetch(hangUp, { method: "POST", keepalive: true }).catch(() => {});
+    peer.close(); // the server notices: hanging up by HTTP would come too late
   };
   signal.addEventListener("abort", close, { once: true });
   events.addEventListener("message", ({ data }) => {
     if (!closing) received(JSON.parse(data));
   });
   try {
-    hangUp = await negotiate(peer, session);
+    await negotiate(peer, session);
     await opened(peer, events);
   } catch (error) {
     close();
@@ -71,7 +69,6 @@ async function iceServers() {
 /**
  * @param {RTCPeerConnection} peer
  * @param {object} session
- * @returns {Promise<string>} where to hang up
  */
 async function negotiate(peer, session) {
   await peer.setLocalDescription(await peer.createOffer());
@@ -82,7 +79,6 @@ async function negotiate(peer, session) {
   const response = await fetch("/v1/realtime/calls?model=e3rg", { method: "POST", body });
   if (!response.ok) throw await refusal(response);
   await peer.setRemoteDescription({ type: "answer", sdp: await response.text() });
-  return `${response.headers.get("Location")}/hangup`;
 }
 
 /** @param {RTCPeerConnection} peer */

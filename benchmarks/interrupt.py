@@ -40,7 +40,7 @@ SAID = (
 )
 TARGETS = {"silence": 0.25, "idle": 0.5}
 _PER_SESSION = 20
-_LATEST_S = 4.0
+_LATEST_S = 8.0
 """An interruption comes at most so long after the reply was asked for."""
 _SURE_S = 0.25
 """Idle counts when no stage works again within this time: between two sentences one may rest."""

@@ -69,7 +69,7 @@ def profile(
         "endpoint-type": "chat",
         "concurrency": concurrency,
         "request-count": requests,
-        "warmup-request-count": concurrency,
+        # No warm-up: it would send prompts that are sent again, and found cached.
         "synthetic-input-tokens-mean": load.prompt_tokens,
         "synthetic-input-tokens-stddev": 0,
         "output-tokens-mean": load.reply_tokens,
@@ -88,7 +88,7 @@ def profile(
         capture_output=True,
         text=True,
         timeout=1800,
-        env={**os.environ, "COLUMNS": "120", "NO_COLOR": "1"},
+        env={**os.environ, "COLUMNS": "140", "NO_COLOR": "1"},
     )
     result = folder / "profile_export_aiperf.json"
     if done.returncode or not result.exists():
@@ -106,6 +106,6 @@ def profile(
 def _table(printed: str) -> str:
     """The table of metrics, without the log around it."""
     lines = printed.splitlines()
-    first = next((n for n, line in enumerate(lines) if "LLM Metrics" in line), 0)
+    first = next((n for n, line in enumerate(lines) if line.rstrip().endswith("LLM Metrics")), 0)
     last = max((n for n, line in enumerate(lines) if line.startswith("└")), default=len(lines))
     return "\n".join(lines[first : last + 1])

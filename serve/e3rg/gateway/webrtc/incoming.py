@@ -58,17 +58,19 @@ class Microphone:
                 return
             now = time.monotonic()
             allowance, last = min(_AHEAD_S, allowance + now - last), now
-            seconds = frame.samples / frame.sample_rate
+            gap = 0 if due is None or frame.pts is None else frame.pts - due
+            # Of every frame, so that those that are cut here do not look like lost ones.
+            due = None if frame.pts is None else frame.pts + frame.samples
+            gap = gap if 0 < gap <= _GAP_S * frame.sample_rate else 0
+            seconds = (gap + frame.samples) / frame.sample_rate
             if seconds > allowance:
                 continue
             allowance -= seconds
-            gap = 0 if due is None or frame.pts is None else frame.pts - due
-            due = None if frame.pts is None else frame.pts + frame.samples
             frame.pts = None
             sound = b"".join(
                 bytes(part.planes[0])[: 2 * part.samples] for part in resampler.resample(frame)
             )
-            if 0 < gap <= _GAP_S * frame.sample_rate:
+            if gap:
                 sound = bytes(2 * (gap * SPEECH_INPUT_RATE // frame.sample_rate)) + sound
             if sound:
                 put_newest(self._queue, Pcm(sound, SPEECH_INPUT_RATE))

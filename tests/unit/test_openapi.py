@@ -20,7 +20,8 @@ from e3rg.config import load_profile
 from e3rg.errors import E3RGError
 from e3rg.gateway import faults
 from e3rg.gateway.http import build_app
-from e3rg.gateway.openapi import TAGS, document, gives, takes
+from e3rg.gateway.openapi import gives, takes
+from e3rg.gateway.openapi_document import TAGS, document
 from e3rg.gateway.services import Services
 from e3rg.gateway.shapes import EVENTS
 from e3rg.inprocess import served

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from e3rg import __version__
 from e3rg.gateway import docs, faults, health, identities, site
 from e3rg.gateway.methods import Methods
-from e3rg.gateway.openapi import document
+from e3rg.gateway.openapi_document import document
 from e3rg.gateway.origin import SameOrigin
 from e3rg.gateway.protocols import turns
 from e3rg.gateway.protocols.openai import (

@@ -113,8 +113,9 @@ def delivery_of(instructions: str) -> Delivery:
     votes: dict[Expression, list[float]] = {}
     text = instructions.casefold().replace("’", "'")
     for sentence in _SENTENCE.split(text):
-        for start, delivery in _named(_affirmed(sentence)):
-            before = _affirmed(sentence)[:start].rstrip()
+        affirmed = _affirmed(sentence)
+        for start, delivery in _named(affirmed):
+            before = affirmed[:start].rstrip()
             gain = 0.5 if _WEAKER.search(before) else 1.3 if _STRONGER.search(before) else 1.0
             votes.setdefault(delivery.expression, []).append(delivery.intensity * gain)
     if not votes:

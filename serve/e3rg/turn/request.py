@@ -44,7 +44,7 @@ class TurnRequest:
         frequency_penalty: the same.
         presence_penalty: the same.
         stop: the reply ends before any of these.
-        speed: of the voice, 0.5 to 2.
+        speed: of the voice, see SpeechRequest.
         instructions: what the application asks of the listener, beside the listener's own profile.
         max_sentences: the reply ends after so many sentences, so that it never ends in the midst
             of one; a small model does not stop by itself.

@@ -10,6 +10,15 @@ from e3rg.messages import Message
 
 FinishReason = Literal["stop", "length"]
 
+_OPTIONS = (
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "response_format",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class DialogueRequest:
@@ -41,6 +50,10 @@ class DialogueRequest:
     stop: tuple[str, ...] = ()
     response_format: dict[str, Any] | None = None
     truncate: bool = True
+
+    def options(self) -> dict[str, Any]:
+        """What is set of the sampling, the bound and the format, by OpenAI's names."""
+        return {name: value for name in _OPTIONS if (value := getattr(self, name)) is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,14 +32,6 @@ log = logging.getLogger(__name__)
 _PROMPT_BATCH = 48
 # More than a chat template adds to each message, and than it writes by itself.
 _MESSAGE_TOKENS, _TEMPLATE_TOKENS = 16, 64
-_OPTIONS = (
-    "max_tokens",
-    "temperature",
-    "top_p",
-    "frequency_penalty",
-    "presence_penalty",
-    "response_format",
-)
 # llama.cpp's own mark for no seed (LLAMA_DEFAULT_SEED in include/llama.h).
 _NO_SEED = 2**32 - 1
 
@@ -226,10 +218,8 @@ def _body(request: DialogueRequest, messages: Sequence[Message]) -> dict[str, An
         "return_progress": True,
         # A prompt that is partly cached is computed in other batches, and rounds differently.
         "cache_prompt": request.seed is None,
+        **request.options(),
     }
-    for name in _OPTIONS:
-        if (value := getattr(request, name)) is not None:
-            body[name] = value
     if request.seed is not None:
         body["seed"] = request.seed % _NO_SEED
     if request.stop:

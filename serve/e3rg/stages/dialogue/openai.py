@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncGenerator
-from typing import Any, Self
+from typing import Self
 
 import httpx
 import openai
@@ -20,15 +20,6 @@ from e3rg.stages.dialogue.engine import DialogueRequest, FinishReason, TextDelta
 
 log = logging.getLogger(__name__)
 
-_OPTIONS = (
-    "max_tokens",
-    "temperature",
-    "top_p",
-    "frequency_penalty",
-    "presence_penalty",
-    "seed",
-    "response_format",
-)
 # How OpenAI and vLLM, and llama.cpp, say that a prompt is too long: by code, and by type.
 _TOO_LONG = {"context_length_exceeded", "exceed_context_size_error"}
 
@@ -87,9 +78,9 @@ class OpenAIDialogue:
             E3RGError: ``context_length_exceeded``, ``dialogue_unavailable`` (503) or
                 ``dialogue_failed`` (502).
         """
-        options: dict[str, Any] = {
-            name: value for name in _OPTIONS if (value := getattr(request, name)) is not None
-        }
+        options = request.options()
+        if request.seed is not None:
+            options["seed"] = request.seed
         if request.stop:
             options["stop"] = list(request.stop)
         if (remaining := deadline.remaining()) is not None:

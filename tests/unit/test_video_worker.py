@@ -212,17 +212,17 @@ async def test_deleting_stops_all_stages_here_and_elsewhere(
     here = replicas.start()
     there = replicas.start(Script())
     await there.videos.worker.close()  # it deletes, and works on nothing
-    for deleting in (here, there):
+    for number, deleting in enumerate((here, there), 1):
         script.hold["avatar"] = asyncio.Event()
-        await here.videos.add(job(1, own_portrait=True), b"face")
+        await here.videos.add(job(number, own_portrait=True), b"face")
         await busy(script, "avatar")
-        await deleting.videos.delete(job(1).id)
+        await deleting.videos.delete(job(number).id)
         await idle(script)
         script.hold.clear()
     await asyncio.sleep(0.2)
     assert list((tmp_path / "videos").iterdir()) == []
-    await here.videos.add(job(2), None)
-    await here.until(job(2).id, "completed")
+    await here.videos.add(job(3), None)
+    await here.until(job(3).id, "completed")
 
 
 @pytest.mark.parametrize(

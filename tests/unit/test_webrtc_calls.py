@@ -352,8 +352,6 @@ async def test_speaking_into_the_reply_stops_it(http: httpx.AsyncClient, script:
         await client.event("input_audio_buffer.speech_started")
         await client.event("output_audio_buffer.cleared", 2)
         await client.event("conversation.item.truncated", 5)
-        kinds = client.kinds()
-        assert kinds.index("output_audio_buffer.cleared") < len(kinds)
         # What was said is answered as a turn of its own.
         await client.event("input_audio_buffer.committed")
         await client.until(lambda: client.kinds().count("response.done") == 2)

@@ -66,6 +66,17 @@ class E3RGError(Exception):
         }
 
 
+def internal_error(what: str, name: str) -> E3RGError:
+    """The answer to a failure that nobody foresaw.
+
+    Args:
+        what: what failed, e.g. ``request``.
+        name: the id under which the log holds the cause.
+    """
+    message = f"the {what} failed inside the server; name {name} in your report"
+    return E3RGError("internal_error", message, status=500)
+
+
 def is_disk_full(error: OSError) -> bool:
     """Whether a write failed because a disk, a quota or a file-size limit is used up (errno(3))."""
     return error.errno in _DISK_FULL

@@ -1,16 +1,68 @@
-"""The fields of a request, checked; the first fault is told by its name."""
+"""The fields of a request, checked; the first fault is told by its name.
+
+Here too are the fields that several protocols have.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from e3rg.errors import E3RGError
 
 M = TypeVar("M", bound=BaseModel)
+
+
+def _printable(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("must hold printable characters only")
+    return value
+
+
+Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+"""Of an identity, a conversation, an item."""
+
+User = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_printable)]
+"""Who speaks; printable, so that every database can store it and every log show it."""
+
+ModelName = Annotated[str, Field(max_length=256)]
+"""See gateway/catalog.py."""
+
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class Strict(BaseModel):
+    """A body, or an object in one, that refuses fields it does not know."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class VoiceId(Strict):
+    """A voice by its id."""
+
+    id: Annotated[str, Field(max_length=256)]
+
+
+Voice = Annotated[str, Field(max_length=256)] | VoiceId
+"""OpenAI's two ways to name a voice; see gateway/voices.py."""
+
+
+def voice_name(voice: Voice | None) -> str | None:
+    """The name in either of its forms."""
+    return voice.id if isinstance(voice, VoiceId) else voice
+
+
+def unsupported(param: str, why: str) -> E3RGError:
+    """The error for what OpenAI's API has and this server, or this model, has not.
+
+    Args:
+        param: the field.
+        why: the reason, and what to send instead.
+    """
+    return E3RGError("unsupported_parameter", f"{param}: {why}", param=param)
 
 
 def parse(model: type[M], fields: Mapping[str, Any], *, strict: bool = False) -> M:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from dataclasses import dataclass
 
@@ -53,12 +52,10 @@ async def resume(
 async def _listener(services: Services, asked: str | None, before: str | None) -> Identity:
     if asked is None and before is not None:
         try:
-            return await asyncio.to_thread(services.identities.get, before)
+            return await services.listener(before)
         except E3RGError:
             log.info("the conversation's listener %s is gone; the default one goes on", before)
-    if asked is None:
-        return await asyncio.to_thread(services.identities.default)
-    return await asyncio.to_thread(services.identities.get, asked)
+    return await services.listener(asked)
 
 
 def _delivery(turn: TurnRecord) -> Delivery | None:

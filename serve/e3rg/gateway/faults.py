@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import re
-import secrets
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
@@ -14,7 +13,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from e3rg.errors import E3RGError
+from e3rg.errors import E3RGError, internal_error
+from e3rg.gateway.ids import new_id
 from e3rg.gateway.methods import allowed
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class RequestId:
             await self._app(scope, receive, send)
             return
         given = dict(scope["headers"]).get(b"x-request-id", b"")
-        name = given if _REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(12)}".encode()
+        name = given if _REQUEST_ID.fullmatch(given) else new_id("req").encode()
         scope.setdefault("state", {})["request_id"] = name.decode()
 
         started = False
@@ -61,8 +61,7 @@ class RequestId:
             log.error("request %s failed", name.decode(), exc_info=error)
             if started:
                 raise  # the answer cannot be taken back; the server closes the connection
-            message = f"the request failed inside the server; name {name.decode()} in your report"
-            await answer(E3RGError("internal_error", message, status=500))(scope, receive, named)
+            await answer(internal_error("request", name.decode()))(scope, receive, named)
 
 
 def answer(error: E3RGError) -> JSONResponse:

@@ -14,7 +14,7 @@ from e3rg.gateway.places import Places
 from e3rg.gateway.turns import TurnRunner
 from e3rg.gateway.videos.videos import Videos
 from e3rg.identities.store import IdentityStore
-from e3rg.identities.types import PortraitRef
+from e3rg.identities.types import Identity, PortraitRef
 from e3rg.media.clips import ClipStore
 from e3rg.media.decoder import MediaDecoder
 from e3rg.media.limits import MediaLimits
@@ -85,11 +85,24 @@ class Services:
         self.decoder.close()
         self.database.close()
 
-    async def decode(self, path: Path, kind: Literal["audio", "video"]) -> Clip:
-        """Decode an upload within the profile's limits."""
+    async def decode(
+        self, path: Path, kind: Literal["audio", "video"], param: str | None = None
+    ) -> Clip:
+        """Decode an upload within the profile's limits; errors name ``param``, else the kind."""
         turn = self.profile.turn
         limits = MediaLimits(max_bytes=turn.max_upload_bytes, max_seconds=turn.max_audio_s)
-        return await self.decoder.decode(path, kind, limits, kind)
+        return await self.decoder.decode(path, kind, limits, param or kind)
+
+    async def listener(self, identity: str | None) -> Identity:
+        """An identity by id, or the default one.
+
+        Raises:
+            E3RGError: ``unknown_identity`` (404).
+        """
+        store = self.identities
+        if identity is None:
+            return await asyncio.to_thread(store.default)
+        return await asyncio.to_thread(store.get, identity)
 
     async def accept_portrait(self, portrait: bytes) -> PortraitRef:
         """Preflight a portrait and keep it for this turn.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 from starlette.responses import Response
@@ -109,6 +111,42 @@ async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
             working.cancel()
             await asyncio.wait({working})
     raise E3RGError("client_closed", "the client left before the answer", status=499)
+
+
+async def begun(items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+    """The same items, once the first is there: until then a refusal can have a status of its own.
+
+    Raises:
+        Exception: what comes in place of the first item.
+    """
+    try:
+        first = [await anext(items)]
+    except StopAsyncIteration:
+        first = []
+    except BaseException:
+        await items.aclose()
+        raise
+    return _chain(first, items)
+
+
+async def _chain(first: list[T], rest: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+    async with aclosing(rest):
+        for item in first:
+            yield item
+        async for item in rest:
+            yield item
+
+
+def sse_event(name: str, payload: Mapping[str, object]) -> bytes:
+    """A named server-sent event
+    (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+    """
+    return f"event: {name}\ndata: {json.dumps(payload, ensure_ascii=False)}\n\n".encode()
+
+
+def typed_event(kind: str, **fields: object) -> bytes:
+    """A server-sent event as most of OpenAI's are: its name is also the ``type`` in its data."""
+    return sse_event(kind, {"type": kind, **fields})
 
 
 class _GoneError(Exception):

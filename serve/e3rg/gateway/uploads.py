@@ -9,7 +9,7 @@ import math
 import re
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,31 @@ async def read_body(
         f"Content-Type {kind!r} is not taken; send application/json or multipart/form-data",
         status=415,
     )
+
+
+async def read_fields(request: Request, max_json_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
+    """Read a body that has no files.
+
+    Raises:
+        E3RGError: as read_body.
+    """
+    async with AsyncExitStack() as stack:
+        fields, _ = await read_body(request, stack, 0, max_json_bytes)
+    return fields
+
+
+def refuse_other_files(files: Mapping[str, UploadFile], *known: str) -> None:
+    """Refuse files in fields that a route does not have.
+
+    Raises:
+        E3RGError: ``unknown_field``.
+    """
+    for name in sorted(set(files) - set(known)):
+        raise E3RGError(
+            "unknown_field",
+            f"there is no file field {name!r}; use {' or '.join(known)}",
+            param=name,
+        )
 
 
 def is_form(request: Request) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import cast
 
 from e3rg.emotions.types import Delivery, Emotion
@@ -120,8 +119,3 @@ def turn_json(record: TurnRecord, has_clip: bool) -> shapes.Turn:
         "error": detail["error"],
         "video": f"/v1/turns/{record.id}/video" if has_clip else None,
     }
-
-
-def encoded(data: bytes) -> str:
-    """Bytes as base64 text."""
-    return base64.b64encode(data).decode("ascii")

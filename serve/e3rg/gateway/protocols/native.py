@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import random
-import secrets
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, aclosing
@@ -12,19 +9,22 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from fastapi import Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from starlette.datastructures import UploadFile
 
 from e3rg.deadline import bounded
 from e3rg.emotions.table import ListenerPolicy
 from e3rg.errors import E3RGError
 from e3rg.gateway import wire
-from e3rg.gateway.bodies import parse
+from e3rg.gateway.bodies import Id, Seed, Strict, User, parse
 from e3rg.gateway.conversation import resume
+from e3rg.gateway.encoding import encoded
 from e3rg.gateway.intake import clean_text
+from e3rg.gateway.new_turn import new_turn
 from e3rg.gateway.places import Place
 from e3rg.gateway.services import Services
-from e3rg.gateway.uploads import is_form, read_body, saved
+from e3rg.gateway.streaming import sse_event
+from e3rg.gateway.uploads import is_form, read_body, refuse_other_files, saved
 from e3rg.media.mux import FragmentedMp4Muxer
 from e3rg.media.types import Clip
 from e3rg.stages.avatar.engine import FPS
@@ -32,40 +32,27 @@ from e3rg.turn import events
 from e3rg.turn.request import Modality, TurnRequest
 
 
-def _printable(value: str) -> str:
-    if not value.isprintable():
-        raise ValueError("must hold printable characters only")
-    return value
-
-
-_Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-
-# Printable, so that every database can store it and every log show it.
-_User = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_printable)]
-
-
-class TurnBody(BaseModel):
+class TurnBody(Strict):
     """What a client sends; in multipart the same fields are form fields.
 
     ``audio``, ``video`` and ``portrait`` are files and come by multipart only.
     """
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={"examples": [{"text": "I lost my dog yesterday."}]},
     )
 
     text: str | None = Field(default=None, description="what the speaker says")
-    identity: _Id | None = Field(default=None, description="who listens, see /v1/identities")
-    conversation: _Id | None = Field(default=None, description="goes on with earlier turns")
-    user: _User | None = Field(
+    identity: Id | None = Field(default=None, description="who listens, see /v1/identities")
+    conversation: Id | None = Field(default=None, description="goes on with earlier turns")
+    user: User | None = Field(
         default=None, description="who speaks: gives access to this user's own memory"
     )
     reply_with: Modality = Field(default=Modality.VIDEO, description="text, audio or video")
     stream: bool = Field(default=True, description="SSE; otherwise one answer")
     format: Literal["json", "mp4"] = Field(default="json", description="of the one answer")
     policy: ListenerPolicy = ListenerPolicy.EMPATHISE
-    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    seed: Seed | None = None
     max_tokens: Annotated[int, Field(ge=1, le=4096)] | None = None
     degrade: Literal["allow", "never"] = "allow"
     timeout: Annotated[float, Field(gt=0, le=600)] | None = Field(
@@ -93,14 +80,7 @@ async def read_turn(request: Request, services: Services) -> Accepted:
     limits = services.profile.turn
     async with AsyncExitStack() as stack:
         fields, files = await read_body(request, stack, limits.max_upload_bytes)
-        unknown = set(files) - {"audio", "video", "portrait"}
-        if unknown:
-            field = sorted(unknown)[0]
-            raise E3RGError(
-                "unknown_field",
-                f"there is no file field {field!r}; use audio, video or portrait",
-                param=field,
-            )
+        refuse_other_files(files, "audio", "video", "portrait")
         body = parse(TurnBody, fields, strict=not is_form(request))
         if body.timeout is not None and body.timeout > limits.timeout_s:
             raise E3RGError(
@@ -139,11 +119,16 @@ async def _resolve(
     if "portrait" in files:
         portrait = await services.accept_portrait(await files["portrait"].read())
         identity = replace(identity, portrait=portrait)
-    return TurnRequest(
-        id=f"turn_{secrets.token_hex(12)}",
-        conversation=body.conversation or f"conv_{secrets.token_hex(12)}",
-        identity=identity,
+    turn = new_turn(
+        limits,
+        identity,
+        conversation=body.conversation,
         deadline=deadline,
+        seed=body.seed,
+        max_tokens=body.max_tokens,
+    )
+    return replace(
+        turn,
         text=text,
         audio=clip.audio if clip else None,
         frames=clip.frames if clip else (),
@@ -152,11 +137,6 @@ async def _resolve(
         reply_with=body.reply_with,
         policy=body.policy,
         previous=resumed.delivery,
-        seed=random.getrandbits(31) if body.seed is None else body.seed,
-        reply_seed=body.seed,
-        max_tokens=min(body.max_tokens or limits.max_reply_tokens, limits.max_reply_tokens),
-        temperature=limits.temperature,
-        max_sentences=limits.max_reply_sentences,
         may_degrade=body.degrade == "allow",
     )
 
@@ -185,7 +165,7 @@ async def _decode(files: dict[str, UploadFile], services: Services) -> Clip | No
 
 
 async def sse(turn: AsyncGenerator[events.TurnEvent, None]) -> AsyncGenerator[bytes, None]:
-    """A turn as server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+    """A turn as server-sent events.
 
     The ``data`` of all ``video.segment`` events joined is one fragmented MP4 file.
     """
@@ -193,11 +173,7 @@ async def sse(turn: AsyncGenerator[events.TurnEvent, None]) -> AsyncGenerator[by
     async with aclosing(turn):
         async for event in turn:
             for name, payload in encoder.encode(event):
-                yield _format(name, payload)
-
-
-def _format(name: str, payload: Mapping[str, object]) -> bytes:
-    return f"event: {name}\ndata: {json.dumps(payload, ensure_ascii=False)}\n\n".encode()
+                yield sse_event(name, payload)
 
 
 class _SseEncoder:
@@ -255,7 +231,7 @@ class _SseEncoder:
             "start": start,
             "frames": frames,
             "mime": self._muxer.mime_type,
-            "data": wire.encoded(data),
+            "data": encoded(data),
         }
         return [("video.segment", payload)]
 
@@ -267,5 +243,5 @@ def _audio_json(chunk: events.AudioChunk) -> dict[str, Any]:
         "duration": round(chunk.audio.seconds, 6),
         "format": "pcm16",
         "sample_rate": chunk.audio.sample_rate,
-        "data": wire.encoded(chunk.audio.data),
+        "data": encoded(chunk.audio.data),
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from fastapi import APIRouter, Request
@@ -14,9 +13,9 @@ from e3rg.gateway.files import StoredFile
 from e3rg.gateway.openapi import fails, gives, takes
 from e3rg.gateway.protocols import native
 from e3rg.gateway.services import Services
-from e3rg.gateway.streaming import EventStream, until_gone
+from e3rg.gateway.streaming import EventStream, begun, until_gone
 from e3rg.gateway.turns import Outcome
-from e3rg.turn.events import TurnEvent, TurnFailed
+from e3rg.turn.events import TurnFailed
 
 _REPLY = """\
 The reply. With `stream` (the default) server-sent events, each with a name and a JSON object as its
@@ -68,7 +67,7 @@ def router(services: Services) -> APIRouter:
                 return await until_gone(request.receive, _whole(services, accepted))
             turn = services.runner.run(accepted.request, accepted.place)
             name = {_ID: accepted.request.id}
-            return EventStream(native.sse(_chain(await anext(turn), turn)), headers=name)
+            return EventStream(native.sse(await begun(turn)), headers=name)
         finally:
             accepted.place.release_unused()
 
@@ -86,10 +85,11 @@ def router(services: Services) -> APIRouter:
         response_class=Response,
         responses={
             **gives(binary=("video/mp4",), description="25 fps, H.264 and AAC."),
-            206: {
-                "description": "The part that `Range` asked for (RFC 9110 section 14).",
-                "content": {"video/mp4": {"schema": {"type": "string", "format": "binary"}}},
-            },
+            **gives(
+                binary=("video/mp4",),
+                status=206,
+                description="The part that `Range` asked for (RFC 9110 section 14).",
+            ),
             **fails(416, 503),
         },
     )
@@ -105,15 +105,6 @@ def router(services: Services) -> APIRouter:
         return StoredFile(services.clips.path(turn_id), "video/mp4", missing)
 
     return routes
-
-
-async def _chain(
-    first: TurnEvent, rest: AsyncGenerator[TurnEvent, None]
-) -> AsyncGenerator[TurnEvent, None]:
-    async with aclosing(rest):
-        yield first
-        async for event in rest:
-            yield event
 
 
 async def _whole(services: Services, accepted: native.Accepted) -> Response:

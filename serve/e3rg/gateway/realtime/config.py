@@ -7,31 +7,26 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from e3rg.emotions.table import ListenerPolicy
 from e3rg.errors import E3RGError
-from e3rg.gateway.bodies import parse
-from e3rg.gateway.realtime.formats import AudioFormat
+from e3rg.gateway.bodies import Id, Strict, User, Voice, parse, unsupported
 
 _Ms = Annotated[int, Field(ge=0, le=10_000)]
-_Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 _Instructions = Annotated[str, Field(max_length=16_000)]
 _Tokens = Annotated[int, Field(ge=1, le=4096)] | Literal["inf"]
 _Modalities = Annotated[list[Literal["text", "audio"]], Field(min_length=1, max_length=1)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class PcmFormat(_Strict):
+class PcmFormat(Strict):
     """16-bit little-endian mono at 24 kHz."""
 
     type: Literal["audio/pcm"] = "audio/pcm"
     rate: Literal[24000] = 24000
 
 
-class G711Format(_Strict):
+class G711Format(Strict):
     """G.711 at 8 kHz."""
 
     type: Literal["audio/pcmu", "audio/pcma"]
@@ -40,7 +35,7 @@ class G711Format(_Strict):
 Format = Annotated[PcmFormat | G711Format, Field(discriminator="type")]
 
 
-class ServerVad(_Strict):
+class ServerVad(Strict):
     """Turns end after silence."""
 
     type: Literal["server_vad"] = "server_vad"
@@ -52,7 +47,7 @@ class ServerVad(_Strict):
     idle_timeout_ms: Annotated[int, Field(ge=5_000, le=30_000)] | None = None
 
 
-class SemanticVad(_Strict):
+class SemanticVad(Strict):
     """Taken as server VAD whose silence follows from the eagerness: no model reads the words."""
 
     type: Literal["semantic_vad"]
@@ -73,7 +68,7 @@ class SemanticVad(_Strict):
 TurnDetection = Annotated[ServerVad | SemanticVad, Field(discriminator="type")]
 
 
-class Transcription(_Strict):
+class Transcription(Strict):
     """Whether the speaker's words are told; the listener's own recogniser hears them."""
 
     model: Annotated[str, Field(max_length=128)] | None = None
@@ -81,7 +76,7 @@ class Transcription(_Strict):
     prompt: Annotated[str, Field(max_length=4_000)] | None = None
 
 
-class AudioInput(_Strict):
+class AudioInput(Strict):
     """What comes in."""
 
     format: Format = PcmFormat()
@@ -90,52 +85,46 @@ class AudioInput(_Strict):
     turn_detection: TurnDetection | None = ServerVad()
 
 
-class VoiceId(_Strict):
-    """A voice named by an object."""
-
-    id: Annotated[str, Field(max_length=64)]
-
-
-class AudioOutput(_Strict):
+class AudioOutput(Strict):
     """What goes out."""
 
     format: Format = PcmFormat()
     speed: Annotated[float, Field(ge=0.25, le=1.5)] = 1.0
-    voice: Annotated[str, Field(max_length=64)] | VoiceId | None = None
+    voice: Voice | None = None
 
 
-class Audio(_Strict):
+class Audio(Strict):
     """Sound, both ways."""
 
     input: AudioInput = AudioInput()
     output: AudioOutput = AudioOutput()
 
 
-class Extension(_Strict):
+class Extension(Strict):
     """``session.e3rg``: what OpenAI's API has no words for.
 
     ``video`` None means what the connection brings: on WebRTC the offer's video, else none.
     """
 
-    identity: _Id | None = None
-    policy: Literal["empathise", "mirror"] = "empathise"
-    user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
-    conversation: _Id | None = None
+    identity: Id | None = None
+    policy: ListenerPolicy = ListenerPolicy.EMPATHISE
+    user: User | None = None
+    conversation: Id | None = None
     video: bool | None = None
     degrade: Literal["allow", "never"] = "allow"
 
 
-class Settings(_Strict):
+class Settings(Strict):
     """A session, as ``session.update`` sets it and ``session.created`` shows it."""
 
     type: Literal["realtime"] = "realtime"
     model: Annotated[str, Field(max_length=128)] | None = None
-    output_modalities: _Modalities = ["audio"]
+    output_modalities: _Modalities = Field(default=["audio"])
     instructions: _Instructions = ""
     audio: Audio = Audio()
     max_output_tokens: _Tokens = "inf"
     include: list[Any] | None = None
-    tools: list[Any] = []
+    tools: list[Any] = Field(default=[])
     tool_choice: Any = "auto"
     prompt: dict[str, Any] | None = None
     tracing: Any = None
@@ -151,20 +140,20 @@ class Settings(_Strict):
         return detection.as_server_vad() if isinstance(detection, SemanticVad) else detection
 
 
-class ResponseOutput(_Strict):
+class ResponseOutput(Strict):
     """``response.audio.output``."""
 
     format: Format | None = None
-    voice: Annotated[str, Field(max_length=64)] | VoiceId | None = None
+    voice: Voice | None = None
 
 
-class ResponseAudio(_Strict):
+class ResponseAudio(Strict):
     """``response.audio``."""
 
     output: ResponseOutput = ResponseOutput()
 
 
-class ResponseParams(_Strict):
+class ResponseParams(Strict):
     """``response.create``: what differs from the session for this response alone."""
 
     audio: ResponseAudio = ResponseAudio()
@@ -228,17 +217,17 @@ def updated(settings: Settings, changes: Any) -> Settings:
         new = parse(Settings, _merge(settings.model_dump(), changes), strict=True)
         _refuse_tools(new.tools, new.tool_choice, new.prompt)
         if new.include:
-            raise _unsupported("include", "log probabilities are not known here; leave it out")
+            raise unsupported("include", "log probabilities are not known here; leave it out")
         if new.audio.input.noise_reduction is not None:
-            raise _unsupported(
-                "audio.input.noise_reduction", "sound is taken as it comes; set it to null"
+            raise unsupported(
+                "audio.input.noise_reduction",
+                "sound is taken as it comes; set it to null",
             )
         if new.audio.output.speed != 1.0:
-            raise _unsupported(
-                "audio.output.speed", "the listener speaks at its own speed; leave it at 1"
+            raise unsupported(
+                "audio.output.speed",
+                "the listener speaks at its own speed; leave it at 1",
             )
-        if new.e3rg.user is not None and not new.e3rg.user.isprintable():
-            raise E3RGError("invalid_type", "e3rg.user is not printable", param="e3rg.user")
     except E3RGError as error:
         raise _under("session", error) from error
     return new
@@ -267,16 +256,6 @@ def response_params(changes: Any) -> ResponseParams:
     return params
 
 
-def voice_name(voice: str | VoiceId | None) -> str | None:
-    """The name in either of its forms."""
-    return voice.id if isinstance(voice, VoiceId) else voice
-
-
-def format_name(audio_format: PcmFormat | G711Format) -> AudioFormat:
-    """The format's type."""
-    return audio_format.type
-
-
 def _merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     merged = dict(old)
     for key, value in new.items():
@@ -290,15 +269,11 @@ def _merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 def _refuse_tools(tools: list[Any] | None, choice: Any, prompt: Any) -> None:
     if tools:
-        raise _unsupported("tools", "the listener calls no tools; send none")
+        raise unsupported("tools", "the listener calls no tools; send none")
     if choice not in (None, "auto", "none"):
-        raise _unsupported("tool_choice", "the listener calls no tools; send auto or none")
+        raise unsupported("tool_choice", "the listener calls no tools; send auto or none")
     if prompt is not None:
-        raise _unsupported("prompt", "there are no stored prompts; use instructions")
-
-
-def _unsupported(param: str, message: str) -> E3RGError:
-    return E3RGError("unsupported_parameter", f"{param}: {message}", param=param)
+        raise unsupported("prompt", "there are no stored prompts; use instructions")
 
 
 def _under(parent: str, error: E3RGError) -> E3RGError:

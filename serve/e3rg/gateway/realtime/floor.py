@@ -9,7 +9,7 @@ from typing import Any
 
 from e3rg.emotions.types import Delivery
 from e3rg.errors import E3RGError
-from e3rg.gateway.realtime.config import ResponseParams, Settings
+from e3rg.gateway.realtime.config import ResponseParams
 from e3rg.gateway.realtime.events import Event, event
 from e3rg.gateway.realtime.heard import keep_heard
 from e3rg.gateway.realtime.hearing import transcribe
@@ -17,6 +17,7 @@ from e3rg.gateway.realtime.items import Conversation, Item
 from e3rg.gateway.realtime.plan import Context, plan
 from e3rg.gateway.realtime.response import CancelReason, Response
 from e3rg.gateway.realtime.transport import Transport
+from e3rg.gateway.realtime.wanted import Wanted
 from e3rg.gateway.services import Services
 from e3rg.turn.request import TurnRequest
 
@@ -98,6 +99,11 @@ class Floor:
         for name in gone:
             await self._transport.send(event("conversation.item.deleted", item_id=name))
 
+    async def add_complete(self, item: Item, after: str | None = None) -> None:
+        """Put in an item to which nothing more is added."""
+        await self.add(item, after)
+        await self.done(item)
+
     async def done(self, item: Item) -> None:
         """Tell that an item is complete."""
         before = self.items.before(item.id)
@@ -134,7 +140,7 @@ class Floor:
             self._delivery = before.delivery or self._delivery
         previous = self._delivery or context.earlier.delivery
         items = list(self.items) if own is None else own
-        told = _tells(context.settings)
+        told = context.settings.audio.input.transcription is not None
 
         async def hear(item: Item, may_wait: bool) -> bool:
             if item.id in self._hearing:
@@ -157,8 +163,7 @@ class Floor:
         self._response = Response(
             self._services,
             self._transport,
-            context.settings,
-            params,
+            Wanted(context.settings, params),
             context.conversation,
             prepare,
             put if params.conversation == "auto" else None,
@@ -222,7 +227,3 @@ class Floor:
         self._held.add(task)
         task.add_done_callback(self._held.discard)
         return task
-
-
-def _tells(settings: Settings) -> bool:
-    return settings.audio.input.transcription is not None

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 from typing import Annotated, Any, Literal
 
 import cv2
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from e3rg.config import TurnConfig
 from e3rg.errors import E3RGError
-from e3rg.gateway.bodies import parse
+from e3rg.gateway.bodies import Id, Strict, parse, unsupported
+from e3rg.gateway.encoding import decoded, image_in
+from e3rg.gateway.ids import new_id
 from e3rg.gateway.intake import clean_text
-from e3rg.gateway.realtime.events import new_id
 from e3rg.gateway.realtime.formats import AudioFormat, Resampler, decode
 from e3rg.gateway.realtime.items import Item, Kind, Part
 from e3rg.media.types import SPEECH_INPUT_RATE, Pcm
@@ -42,9 +41,7 @@ _KINDS: dict[str, dict[str, Kind]] = {
 }
 
 
-class _Content(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _Content(Strict):
     type: Annotated[str, Field(max_length=32)]
     text: str | None = None
     audio: str | None = None
@@ -53,13 +50,11 @@ class _Content(BaseModel):
     detail: Literal["auto", "low", "high"] | None = None
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _Message(Strict):
     type: Literal["message"] = "message"
     role: Literal["user", "assistant", "system"]
     content: Annotated[list[_Content], Field(min_length=1, max_length=_MAX_PARTS)]
-    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = None
+    id: Id | None = None
     object: Literal["realtime.item"] | None = None
     status: Literal["completed", "incomplete", "in_progress"] | None = None
 
@@ -73,11 +68,10 @@ async def read_item(fields: Any, limits: TurnConfig, audio_format: AudioFormat) 
     if not isinstance(fields, dict):
         raise E3RGError("invalid_type", "item: an object is wanted", param="item")
     if fields.get("type", "message") != "message":
-        raise E3RGError(
-            "unsupported_parameter",
+        raise unsupported(
+            "item.type",
             f"items of type {str(fields['type'])[:32]!r} are not taken; the listener calls no "
             "tools, send a message",
-            param="item.type",
         )
     try:
         message = parse(_Message, fields, strict=True)
@@ -140,10 +134,7 @@ def read_audio(value: Any, audio_format: AudioFormat, param: str = "audio") -> P
     Raises:
         E3RGError: ``invalid_value``.
     """
-    try:
-        data = base64.b64decode(value, validate=True) if isinstance(value, str) else None
-    except (ValueError, binascii.Error):
-        data = None
+    data = decoded(value) if isinstance(value, str) else None
     if data is None:
         raise E3RGError(
             "invalid_value", f"{param} is not base64 text of {audio_format}", param=param
@@ -157,8 +148,8 @@ async def read_still(value: Any, param: str = "image") -> bytes:
     Raises:
         E3RGError: ``invalid_value``, ``image_too_large`` or ``image_unreadable``.
     """
-    head, comma, body = value.partition(",") if isinstance(value, str) else ("", "", "")
-    if not comma or not head.startswith("data:image/") or not head.endswith(";base64"):
+    body = image_in(value) if isinstance(value, str) else None
+    if body is None:
         raise E3RGError(
             "invalid_value",
             f'{param} must be a data URI such as "data:image/jpeg;base64,..."; pictures are not '
@@ -172,10 +163,9 @@ async def read_still(value: Any, param: str = "image") -> bytes:
             param=param,
             status=413,
         )
-    try:
-        data = base64.b64decode(body, validate=True)
-    except (ValueError, binascii.Error) as error:
-        raise E3RGError("invalid_value", f"{param} is not base64 text", param=param) from error
+    data = decoded(body)
+    if data is None:
+        raise E3RGError("invalid_value", f"{param} is not base64 text", param=param)
     return await asyncio.to_thread(_jpeg, data, param)
 
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from e3rg.emotions.table import ListenerPolicy
 from e3rg.emotions.types import Delivery
-from e3rg.errors import E3RGError
-from e3rg.gateway.catalog import Model
-from e3rg.gateway.conversation import Resumed, resume
-from e3rg.gateway.realtime.config import ResponseParams, Settings, voice_name
-from e3rg.gateway.realtime.events import new_id
+from e3rg.gateway.conversation import Resumed
+from e3rg.gateway.new_turn import new_turn
+from e3rg.gateway.realtime.config import ResponseParams, Settings
 from e3rg.gateway.realtime.items import Item, lines, pending
+from e3rg.gateway.realtime.wanted import Wanted
 from e3rg.gateway.services import Services
 from e3rg.gateway.voices import find_voice
 from e3rg.media.types import SPEECH_INPUT_RATE, Pcm
@@ -41,55 +37,9 @@ class Context:
     """
 
     settings: Settings
-    model: Model
     conversation: str
     earlier: Resumed
     video: bool
-
-
-async def take_up(
-    services: Services,
-    settings: Settings,
-    model: Model,
-    before: Settings,
-    earlier: Resumed | None,
-) -> Resumed:
-    """Where the session's conversation stands after a change of settings.
-
-    What is said in the session itself is not looked up again: its items hold it.
-
-    Raises:
-        E3RGError: ``unknown_identity``.
-    """
-    new, old = settings.e3rg, before.e3rg
-    listener = new.identity or model.identity
-    if earlier is None or (new.conversation, new.user) != (old.conversation, old.user):
-        return await resume(services, new.conversation, new.user, listener)
-    if new.identity == old.identity:
-        return earlier
-    return replace(earlier, identity=(await resume(services, None, None, listener)).identity)
-
-
-async def check(services: Services, model: Model, settings: Settings) -> None:
-    """Check names that only the running system knows.
-
-    Raises:
-        E3RGError: ``model_not_found``, ``unknown_voice`` or ``cannot_update_model``.
-    """
-    if settings.model is not None:
-        named = await services.catalog.find(settings.model, "listener")
-        if named.id != model.id:
-            raise E3RGError(
-                "cannot_update_model",
-                f"the session's model is {model.id}; connect anew for another",
-                param="session.model",
-            )
-    transcription = settings.audio.input.transcription
-    if transcription is not None and transcription.model is not None:
-        await services.catalog.find(transcription.model, "transcription")
-    voice = voice_name(settings.audio.output.voice)
-    if voice is not None:
-        await find_voice(services, voice, "session.audio.output.voice")
 
 
 async def plan(
@@ -113,7 +63,7 @@ async def plan(
     Raises:
         E3RGError: ``unknown_voice``.
     """
-    settings, limits = context.settings, services.profile.turn
+    wanted, limits = Wanted(context.settings, params), services.profile.turn
     said = pending(items)
     alone: Item | None = None
     for item in items:
@@ -125,31 +75,28 @@ async def plan(
     frames = _frames(said)
     text = " ".join(item.text for item in said if item.text)
     identity = context.earlier.identity
-    output = params.audio.output
-    voice = voice_name(output.voice or settings.audio.output.voice)
-    if voice is not None:
-        identity = replace(identity, voice=await find_voice(services, voice, "voice"))
-    asked = params.max_output_tokens or settings.max_output_tokens
-    most = limits.max_reply_tokens
-    request = TurnRequest(
-        id=new_id("turn"),
+    if wanted.voice is not None:
+        identity = replace(identity, voice=await find_voice(services, wanted.voice, "voice"))
+    tokens = wanted.max_output_tokens
+    turn = new_turn(
+        limits,
+        identity,
         conversation=context.conversation,
-        identity=identity,
-        deadline=time.time() + limits.timeout_s,
+        max_tokens=None if tokens == "inf" else tokens,
+    )
+    extension = context.settings.e3rg
+    request = replace(
+        turn,
         text=None if alone is not None else text or SILENCE,
         audio=audio,
         frames=frames,
         history=_history(context, params, items, said, limits.history_turns),
-        user=settings.e3rg.user,
-        reply_with=_modality(context, params),
-        policy=ListenerPolicy(settings.e3rg.policy),
+        user=extension.user,
+        reply_with=_modality(context, wanted),
+        policy=extension.policy,
         previous=previous,
-        seed=random.getrandbits(31),
-        max_tokens=most if asked == "inf" else min(asked, most),
-        temperature=limits.temperature,
-        max_sentences=limits.max_reply_sentences,
-        instructions=_instructions(settings, params, items),
-        may_degrade=settings.e3rg.degrade == "allow",
+        instructions=_instructions(wanted, items),
+        may_degrade=extension.degrade == "allow",
     )
     for item in said:
         item.forget_pictures()
@@ -158,8 +105,8 @@ async def plan(
     return request, alone
 
 
-def _modality(context: Context, params: ResponseParams) -> Modality:
-    if (params.output_modalities or context.settings.output_modalities) == ["text"]:
+def _modality(context: Context, wanted: Wanted) -> Modality:
+    if not wanted.spoken:
         return Modality.TEXT
     return Modality.VIDEO if context.video else Modality.AUDIO
 
@@ -172,10 +119,9 @@ def _history(
     return tuple((earlier + lines(before))[-2 * turns :]) if turns else ()
 
 
-def _instructions(settings: Settings, params: ResponseParams, items: list[Item]) -> str:
-    own = settings.instructions if params.instructions is None else params.instructions
+def _instructions(wanted: Wanted, items: list[Item]) -> str:
     told = [item.text for item in items if item.role == "system"]
-    return " ".join(filter(None, [own.strip(), *told]))
+    return " ".join(filter(None, [wanted.instructions.strip(), *told]))
 
 
 def _voice(said: list[Item]) -> Pcm | None:

@@ -12,19 +12,15 @@ from contextlib import aclosing
 from typing import Any, Literal
 
 from e3rg.emotions.types import Delivery
-from e3rg.errors import E3RGError
+from e3rg.errors import E3RGError, internal_error
 from e3rg.gateway import wire
+from e3rg.gateway.ids import new_id
 from e3rg.gateway.places import Place
-from e3rg.gateway.realtime.config import (
-    ResponseParams,
-    Settings,
-    format_name,
-    voice_name,
-)
-from e3rg.gateway.realtime.events import Event, event, new_id
+from e3rg.gateway.realtime.events import Event, event, usage_json
 from e3rg.gateway.realtime.hearing import not_understood, understood
 from e3rg.gateway.realtime.items import Item, Part, Spoken
 from e3rg.gateway.realtime.transport import Transport
+from e3rg.gateway.realtime.wanted import Wanted
 from e3rg.gateway.services import Services
 from e3rg.gateway.turns import Outcome
 from e3rg.turn import events
@@ -44,8 +40,7 @@ class Response:
     Args:
         services: where turns run.
         transport: the way to the client.
-        settings: the session's, at the time it was asked for.
-        params: what differs from them.
+        wanted: how it shall be.
         conversation: id of the conversation.
         prepare: makes the turn, once there is a place for it.
         put: puts the reply's item into the conversation, and tells of it, when it begins and when
@@ -63,8 +58,7 @@ class Response:
         self,
         services: Services,
         transport: Transport,
-        settings: Settings,
-        params: ResponseParams,
+        wanted: Wanted,
         conversation: str,
         prepare: Prepare,
         put: Put | None,
@@ -76,8 +70,7 @@ class Response:
         self.cleared = False
         self._services = services
         self._transport = transport
-        self._settings = settings
-        self._params = params
+        self._wanted = wanted
         self._conversation = conversation if put is not None else None
         self._prepare = prepare
         self._put = put
@@ -149,11 +142,7 @@ class Response:
             self._error = error
         except Exception as error:
             log.error("response %s failed", self.id, exc_info=error)
-            self._error = E3RGError(
-                "internal_error",
-                f"the response failed inside the server; name {self.id} when you report it",
-                status=500,
-            )
+            self._error = internal_error("response", self.id)
         self._ending = True
         await self._end()
 
@@ -203,7 +192,7 @@ class Response:
             return
         told = understood(self._heard, text)
         self._heard.forget_voices()
-        if self._settings.audio.input.transcription is not None:
+        if self._wanted.settings.audio.input.transcription is not None:
             await self._transport.send(told)
 
     async def _not_transcribed(self, error: E3RGError) -> None:
@@ -216,7 +205,7 @@ class Response:
     async def _text(self, text: str) -> None:
         await self._begin()
         self._part.text += text
-        name = "output_audio_transcript" if self.spoken else "output_text"
+        name = "output_audio_transcript" if self._wanted.spoken else "output_text"
         await self._send(f"response.{name}.delta", content_index=0, delta=text)
 
     async def _audio(self, chunk: events.AudioChunk) -> None:
@@ -225,12 +214,11 @@ class Response:
         if not self._spoke:
             self._spoke = True
             self.item.spoken = Spoken()
-            output = self._params.audio.output.format or self._settings.audio.output.format
             await self._transport.begin(
                 self.id,
                 self.item.id,
                 video=self._request is not None and self._request.reply_with is Modality.VIDEO,
-                audio_format=format_name(output),
+                audio_format=self._wanted.format.type,
             )
         assert self.item.spoken is not None
         # Counted before it is sent: some of it may be heard before the sending ends.
@@ -243,7 +231,7 @@ class Response:
     async def _begin(self) -> None:
         if self.item is not None:
             return
-        part = Part("output_audio" if self.spoken else "output_text")
+        part = Part("output_audio" if self._wanted.spoken else "output_text")
         turn = self._request.id if self._request is not None else None
         item = Item(new_id("item"), "assistant", [], "in_progress", turn)
         self.item = item
@@ -271,13 +259,13 @@ class Response:
     async def _end_item(self, item: Item) -> None:
         item.status = "completed" if self.status == "completed" else "incomplete"
         if not item.parts:
-            item.parts.append(Part("output_audio" if self.spoken else "output_text"))
+            item.parts.append(Part("output_audio" if self._wanted.spoken else "output_text"))
         if self._reason is not None and item.spoken is not None:
             item.parts[0].text = item.spoken.until(self._transport.heard_s)
-        elif self._reason is not None and self.spoken:
+        elif self._reason is not None and self._wanted.spoken:
             item.parts[0].text = ""  # written but never spoken
         text = item.parts[0].text
-        if self.spoken:
+        if self._wanted.spoken:
             await self._send("response.output_audio.done", content_index=0)
             await self._send(
                 "response.output_audio_transcript.done", content_index=0, transcript=text
@@ -290,26 +278,15 @@ class Response:
             await self._put(item)
 
     @property
-    def spoken(self) -> bool:
-        """Whether the reply is sound with a transcript, or text."""
-        return (self._params.output_modalities or self._settings.output_modalities) == ["audio"]
-
-    @property
-    def _voice(self) -> str | None:
-        if self._request is not None:
-            return self._request.identity.voice
-        return voice_name(self._params.audio.output.voice or self._settings.audio.output.voice)
-
-    @property
     def _part(self) -> Part:
         assert self.item is not None
         return self.item.parts[0]
 
     def _part_json(self) -> dict[str, Any]:
         text = self._part.text
-        return (
-            {"type": "audio", "transcript": text} if self.spoken else {"type": "text", "text": text}
-        )
+        if self._wanted.spoken:
+            return {"type": "audio", "transcript": text}
+        return {"type": "text", "text": text}
 
     async def _extra(self, name: str, **fields: Any) -> None:
         await self._transport.send(event(f"response.e3rg.{name}", response_id=self.id, **fields))
@@ -322,7 +299,7 @@ class Response:
 
     def to_json(self) -> Event:
         """The response object, without sound."""
-        output = self._params.audio.output.format or self._settings.audio.output.format
+        voice = self._wanted.voice if self._request is None else self._request.identity.voice
         return {
             "id": self.id,
             "object": "realtime.response",
@@ -330,11 +307,11 @@ class Response:
             "status_details": self._details(),
             "output": [self.item.to_json()] if self.item is not None else [],
             "conversation_id": self._conversation,
-            "output_modalities": ["audio"] if self.spoken else ["text"],
-            "max_output_tokens": self._params.max_output_tokens or self._settings.max_output_tokens,
-            "audio": {"output": {"format": output.model_dump(), "voice": self._voice}},
-            "metadata": self._params.metadata,
-            "usage": _usage_json(self._usage),
+            "output_modalities": ["audio"] if self._wanted.spoken else ["text"],
+            "max_output_tokens": self._wanted.max_output_tokens,
+            "audio": {"output": {"format": self._wanted.format.model_dump(), "voice": voice}},
+            "metadata": self._wanted.params.metadata,
+            "usage": usage_json(self._usage),
         }
 
     def _details(self) -> dict[str, Any] | None:
@@ -347,20 +324,3 @@ class Response:
         fault = self._error.to_json()["error"]
         error = {key: fault[key] for key in ("type", "code", "message")}
         return {"type": "failed", "error": error}
-
-
-def _usage_json(usage: events.Usage | None) -> dict[str, Any] | None:
-    if usage is None:
-        return None
-    return {
-        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-        "input_tokens": usage.prompt_tokens,
-        "output_tokens": usage.completion_tokens,
-        "input_token_details": {
-            "text_tokens": usage.prompt_tokens,
-            "audio_tokens": 0,
-            "image_tokens": 0,
-            "cached_tokens": 0,
-        },
-        "output_token_details": {"text_tokens": usage.completion_tokens, "audio_tokens": 0},
-    }

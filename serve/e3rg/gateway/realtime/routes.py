@@ -14,7 +14,7 @@ from e3rg.errors import E3RGError
 from e3rg.gateway.catalog import LISTENER
 from e3rg.gateway.realtime.events import error_event
 from e3rg.gateway.realtime.session import RealtimeSession
-from e3rg.gateway.realtime.websocket import WebSocketTransport
+from e3rg.gateway.realtime.websocket import WebSocketTransport, close_reason
 from e3rg.gateway.services import Services
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ async def _refuse(websocket: WebSocket, error: E3RGError) -> None:
         async with asyncio.timeout(_GREETING_S):
             await websocket.send_text(json.dumps(error_event(error)))
             code = 1013 if error.status == 503 else _REFUSED
-            await websocket.close(code, error.message.encode()[:120].decode(errors="ignore"))
+            await websocket.close(code, close_reason(error.message))
     except (TimeoutError, OSError, RuntimeError, WebSocketDisconnect):
         log.info("a client was gone before it could be refused")
 

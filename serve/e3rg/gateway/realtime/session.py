@@ -12,23 +12,17 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from e3rg.errors import E3RGError
+from e3rg.errors import E3RGError, internal_error
+from e3rg.gateway.bodies import voice_name
 from e3rg.gateway.catalog import Model
-from e3rg.gateway.conversation import Resumed
-from e3rg.gateway.realtime.config import (
-    ResponseParams,
-    Settings,
-    format_name,
-    response_params,
-    updated,
-    voice_name,
-)
-from e3rg.gateway.realtime.events import Event, error_event, event, new_id
+from e3rg.gateway.ids import new_id
+from e3rg.gateway.realtime.config import ResponseParams, response_params
+from e3rg.gateway.realtime.events import Event, error_event, event
 from e3rg.gateway.realtime.floor import Floor
 from e3rg.gateway.realtime.incoming import MAX_STILLS, read_audio, read_item, read_still
 from e3rg.gateway.realtime.items import Item, Part
-from e3rg.gateway.realtime.plan import Context, check, take_up
 from e3rg.gateway.realtime.speech_input import SpeechInput, Started, Stopped
+from e3rg.gateway.realtime.state import SessionState
 from e3rg.gateway.realtime.transport import Transport
 from e3rg.gateway.services import Services
 from e3rg.gateway.voices import find_voice
@@ -66,12 +60,8 @@ class RealtimeSession:
         self.id = new_id("sess")
         self._services = services
         self._transport = transport
-        self._model = model
-        self._video = video
-        self._settings = Settings()
+        self._state = SessionState(services, model, video=video)
         self._floor = Floor(services, transport)
-        self._own_conversation = new_id("conv")
-        self._earlier: Resumed | None = None
         self._lock = asyncio.Lock()
         self._expires = time.time() + SESSION_S
         self._active = time.monotonic()
@@ -128,16 +118,7 @@ class RealtimeSession:
             await self._transport.send(error_event(error, cause))
         except Exception as error:
             log.error("event of session %s failed", self.id, exc_info=error)
-            await self._transport.send(
-                error_event(
-                    E3RGError(
-                        "internal_error",
-                        f"the event failed inside the server; name {self.id} when you report it",
-                        status=500,
-                    ),
-                    cause,
-                )
-            )
+            await self._transport.send(error_event(internal_error("event", self.id), cause))
 
     async def hear(self, pcm: Pcm) -> None:
         """Take sound from a media track: 16-bit mono at any rate, like input_audio_buffer.append.
@@ -168,7 +149,7 @@ class RealtimeSession:
         await self._transport.send(event("session.updated", session=self._session_json()))
 
     async def _append(self, message: Event) -> None:
-        audio_format = format_name(self._settings.audio.input.format)
+        audio_format = self._state.settings.audio.input.format.type
         await self._hear(read_audio(message.get("audio"), audio_format))
 
     async def _commit(self, message: Event) -> None:
@@ -183,15 +164,12 @@ class RealtimeSession:
         del self._floor.stills[:-MAX_STILLS]
 
     async def _create_item(self, message: Event) -> None:
-        audio_format = format_name(self._settings.audio.input.format)
-        item = await read_item(message.get("item"), self._services.profile.turn, audio_format)
+        item = await self._read_item(message.get("item"))
         after = message.get("previous_item_id")
         if after is not None and not isinstance(after, str):
-            raise E3RGError(
-                "invalid_type", "previous_item_id is not text", param="previous_item_id"
-            )
-        await self._floor.add(item, after)
-        await self._floor.done(item)
+            field = "previous_item_id"
+            raise E3RGError("invalid_type", f"{field} is not text; send an item's id", param=field)
+        await self._floor.add_complete(item, after)
 
     async def _retrieve_item(self, message: Event) -> None:
         item = self._floor.items.get(message.get("item_id"))
@@ -206,7 +184,9 @@ class RealtimeSession:
         end, index = message.get("audio_end_ms"), message.get("content_index", 0)
         if type(end) is not int or end < 0:
             raise E3RGError(
-                "invalid_type", "audio_end_ms is a number of milliseconds", param="audio_end_ms"
+                "invalid_type",
+                "audio_end_ms is a number of milliseconds",
+                param="audio_end_ms",
             )
         if item.spoken is None or index != 0 or item.status == "in_progress":
             raise E3RGError(
@@ -232,7 +212,7 @@ class RealtimeSession:
         voice = voice_name(params.audio.output.voice)
         if voice is not None:
             await find_voice(self._services, voice, "response.audio.output.voice")
-        self._floor.respond(self._context, params, own)
+        self._floor.respond(self._state.context, params, own)
 
     async def _cancel_response(self, message: Event) -> None:
         response = self._floor.response
@@ -268,7 +248,7 @@ class RealtimeSession:
             item_id=self._speech_item,
             audio_start_ms=change.at_ms,
         )
-        vad = self._settings.vad
+        vad = self._state.settings.vad
         if vad is not None and vad.interrupt_response:
             await self._floor.interrupt("turn_detected", told)
         else:
@@ -283,11 +263,11 @@ class RealtimeSession:
                 audio_end_ms=change.at_ms,
             )
         )
-        vad = self._settings.vad
+        vad = self._state.settings.vad
         responds = vad is not None and vad.create_response
         await self._committed(change.audio, responds=responds)
         if responds:
-            self._floor.respond(self._context, ResponseParams())
+            self._floor.respond(self._state.context, ResponseParams())
 
     async def _committed(self, audio: Pcm, *, responds: bool = False) -> None:
         name, self._speech_item = self._speech_item or new_id("item"), None
@@ -297,15 +277,17 @@ class RealtimeSession:
         await self._transport.send(
             event("input_audio_buffer.committed", item_id=item.id, previous_item_id=before)
         )
-        await self._floor.add(item)
-        await self._floor.done(item)
-        if not responds and self._settings.audio.input.transcription is not None:
+        await self._floor.add_complete(item)
+        if not responds and self._state.settings.audio.input.transcription is not None:
             self._floor.transcribe(item)
 
     async def _input_item(self, fields: dict[str, Any]) -> Item:
         if fields.get("type") == "item_reference":
             return self._floor.items.get(fields.get("id"))
-        audio_format = format_name(self._settings.audio.input.format)
+        return await self._read_item(fields)
+
+    async def _read_item(self, fields: Any) -> Item:
+        audio_format = self._state.settings.audio.input.format.type
         return await read_item(fields, self._services.profile.turn, audio_format)
 
     async def _expire(self) -> None:
@@ -319,7 +301,7 @@ class RealtimeSession:
 
     async def _prompt(self) -> None:
         """Speak to somebody who says nothing (``idle_timeout_ms``), once until they speak again."""
-        vad = self._settings.vad
+        vad = self._state.settings.vad
         limit = vad.idle_timeout_ms if vad is not None else None
         if limit is None or self._prompted or self._lock.locked():
             return
@@ -338,60 +320,18 @@ class RealtimeSession:
                     audio_end_ms=end,
                 )
             )
-            await self._floor.add(item)
-            await self._floor.done(item)
-            self._floor.respond(self._context, ResponseParams())
-
-    @property
-    def _context(self) -> Context:
-        assert self._earlier is not None
-        return Context(
-            self._settings, self._model, self._conversation, self._earlier, self._wants_video
-        )
-
-    @property
-    def _conversation(self) -> str:
-        return self._settings.e3rg.conversation or self._own_conversation
-
-    @property
-    def _wants_video(self) -> bool:
-        video = self._settings.e3rg.video
-        return self._video if video is None else video
+            await self._floor.add_complete(item)
+            self._floor.respond(self._state.context, ResponseParams())
 
     async def _change(self, session: Any) -> None:
-        """Take new settings, or raise and change nothing."""
-        new = updated(self._settings, session)
-        await check(self._services, self._model, new)
-        self._earlier = await take_up(
-            self._services, new, self._model, self._settings, self._earlier
-        )
-        if new.vad is not None:
-            await asyncio.to_thread(self._services.vad.load)
-        self._settings = new
-        self._input.configure(new.vad)
+        await self._state.change(session)
+        self._input.configure(self._state.settings.vad)
 
     def _session_json(self) -> Event:
-        assert self._earlier is not None
-        shown = self._settings.model_dump()
-        output = shown["audio"]["output"]
-        output["voice"] = (
-            voice_name(self._settings.audio.output.voice) or self._earlier.identity.voice
-        )
-        # Pipecat's client takes no session whose transcription has no model.
-        if (transcription := shown["audio"]["input"]["transcription"]) is not None:
-            transcription["model"] = (
-                transcription["model"] or self._services.profile.stages.understanding.model
-            )
-        shown["e3rg"] |= {
-            "identity": self._earlier.identity.id,
-            "conversation": self._conversation,
-            "video": self._wants_video,
-        }
         return {
-            **shown,
+            **self._state.to_json(),
             "id": self.id,
             "object": "realtime.session",
-            "model": self._model.id,
             "expires_at": int(self._expires),
         }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import logging
 import time
@@ -12,7 +11,7 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from e3rg.gateway import wire
+from e3rg.gateway.encoding import encoded
 from e3rg.gateway.realtime.events import event
 from e3rg.gateway.realtime.formats import RATES, AudioFormat, Resampler, encode
 from e3rg.media.mux import FragmentedMp4Muxer
@@ -146,8 +145,7 @@ class WebSocketTransport:
 
     def _shut(self, code: int, reason: str) -> None:
         if self._closing is None:
-            # A close frame holds 123 bytes of reason (RFC 6455 section 5.5).
-            self._closing = (code, reason.encode()[:120].decode(errors="ignore"))
+            self._closing = (code, close_reason(reason))
         self._more.set()
         self._room.set()
 
@@ -161,6 +159,11 @@ class WebSocketTransport:
         self._queue.extend(kept)
         self._queued = sum(len(text) for text, _ in kept)
         self._room.set()
+
+
+def close_reason(text: str) -> str:
+    """As much of a text as a close frame holds: 123 bytes (RFC 6455 section 5.5)."""
+    return text.encode()[:123].decode(errors="ignore")
 
 
 class _Playback:
@@ -213,7 +216,7 @@ class _Media:
     def _delta(self, data: bytes) -> dict[str, Any] | None:
         if not data:
             return None
-        delta = base64.b64encode(encode(data, self._format)).decode()
+        delta = encoded(encode(data, self._format))
         return event("response.output_audio.delta", content_index=0, delta=delta, **self._about)
 
     def _segment(self, data: bytes, start: float | None, frames: int) -> dict[str, Any] | None:
@@ -221,7 +224,7 @@ class _Media:
             return None
         return event(
             "response.e3rg.video.delta",
-            delta=wire.encoded(data),
+            delta=encoded(data),
             mime=self._muxer.mime_type,
             start=start,
             frames=frames,

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from e3rg.config import TurnConfig
 from e3rg.emotions.table import ListenerPolicy
-from e3rg.errors import E3RGError
+from e3rg.errors import E3RGError, internal_error
+from e3rg.gateway.new_turn import new_turn
 from e3rg.gateway.places import Place
 from e3rg.gateway.turns import Outcome, TurnRunner
 from e3rg.gateway.videos.files import VideoFiles
@@ -168,8 +169,7 @@ class VideoWorker:
             await self._give_up(job, error)
         except Exception as error:
             log.error("%s failed", job.id, exc_info=error)
-            message = f"the video failed inside the server; name {job.id} in your report"
-            await self._give_up(job, E3RGError("internal_error", message, status=500))
+            await self._give_up(job, internal_error("video", job.id))
         else:
             await _recorded(lambda: self._jobs.complete(job, frames / FPS, KEEP_S))
             self._files.portrait(job.id).unlink(missing_ok=True)
@@ -218,21 +218,21 @@ class VideoWorker:
                 ) from error
             kept = await asyncio.to_thread(self._identities.put_portrait, portrait)
             identity = replace(identity, portrait=kept)
-        limits = self._limits
-        return TurnRequest(
-            id=job.turn,
+        turn = new_turn(
+            self._limits,
+            identity,
             conversation=job.turn.replace("turn_", "conv_"),
-            identity=identity,
-            deadline=time.time() + limits.timeout_s,
+            seed=job.seed,
+            max_tokens=job.seconds * TOKENS_A_SECOND,
+        )
+        return replace(
+            turn,
+            id=job.turn,
             text=job.prompt,
             user=job.user,
             reply_with=Modality.VIDEO,
             policy=ListenerPolicy(job.policy),
-            seed=job.seed,
-            reply_seed=job.seed,
-            max_tokens=min(job.seconds * TOKENS_A_SECOND, limits.max_reply_tokens),
-            temperature=limits.temperature,
-            max_sentences=min(job.seconds // SECONDS_A_SENTENCE, limits.max_reply_sentences),
+            max_sentences=min(job.seconds // SECONDS_A_SENTENCE, turn.max_sentences),
             may_degrade=False,
         )
 

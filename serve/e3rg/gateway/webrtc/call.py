@@ -11,8 +11,10 @@ from typing import Any
 from e3rg.emotions.types import Delivery, Expression
 from e3rg.errors import E3RGError
 from e3rg.gateway.catalog import Model
+from e3rg.gateway.encoding import encoded
+from e3rg.gateway.ids import new_id
 from e3rg.gateway.places import Place
-from e3rg.gateway.realtime.events import error_event, new_id
+from e3rg.gateway.realtime.events import error_event
 from e3rg.gateway.realtime.session import RealtimeSession
 from e3rg.gateway.services import Services
 from e3rg.gateway.webrtc.incoming import Camera, Microphone
@@ -22,7 +24,6 @@ from e3rg.gateway.webrtc.picture import PictureTrack, Rest
 from e3rg.gateway.webrtc.playout import Playout
 from e3rg.gateway.webrtc.sound import SoundTrack
 from e3rg.gateway.webrtc.transport import WebRtcTransport
-from e3rg.gateway.wire import encoded
 from e3rg.turn.calls import call
 
 log = logging.getLogger(__name__)
@@ -160,8 +161,7 @@ class Call:
             log.warning("no still of %s: %s", identity, error.message)
 
     async def _rest(self, name: str | None) -> Rest:
-        store = self._services.identities
-        identity = await asyncio.to_thread(store.get, name) if name else store.default()
+        identity = await self._services.listener(name)
         avatar = self._services.stages.avatar
         neutral = Delivery(Expression.NEUTRAL, 0.0)
         still = await call("avatar", avatar.still(identity.portrait, neutral), _STILL_S)

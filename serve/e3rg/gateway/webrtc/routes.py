@@ -15,10 +15,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from e3rg.errors import E3RGError
-from e3rg.gateway.bodies import parse
+from e3rg.gateway.bodies import Strict, parse
 from e3rg.gateway.catalog import LISTENER
 from e3rg.gateway.openapi import fails, gives
 from e3rg.gateway.realtime.config import Settings, updated
@@ -30,10 +30,8 @@ from e3rg.gateway.webrtc.offer import MAX_BYTES, Offer, read_offer
 _SDP = "application/sdp"
 
 
-class CallForm(BaseModel):
+class CallForm(Strict):
     """The multipart body of a call."""
-
-    model_config = ConfigDict(extra="forbid")
 
     sdp: str = Field(max_length=MAX_BYTES, description="the SDP offer, with its candidates")
     session: str | None = Field(
@@ -64,7 +62,7 @@ def router(services: Services) -> APIRouter:
         yield
         await calls.close()
 
-    routes = APIRouter(tags=["realtime"], lifespan=lifespan)
+    routes = APIRouter(lifespan=lifespan)
 
     @routes.post(
         "/v1/realtime/calls",

@@ -6,7 +6,6 @@ The bytes are OpenAI's (https://platform.openai.com/docs/api-reference/chat).
 from __future__ import annotations
 
 import time
-from contextlib import AsyncExitStack
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
@@ -28,7 +27,7 @@ from e3rg.gateway.protocols.openai.chat_listener import AUDIO_S, read_turn
 from e3rg.gateway.protocols.openai.chat_wire import Chunks, started
 from e3rg.gateway.services import Services
 from e3rg.gateway.streaming import until_gone
-from e3rg.gateway.uploads import read_body
+from e3rg.gateway.uploads import read_fields
 from e3rg.turn.request import TurnRequest
 
 _MAX_BODY_BYTES = 16_000_000
@@ -44,7 +43,7 @@ the emotion, what memory was used, where the reply is less than was asked for, a
 
 def router(services: Services) -> APIRouter:
     """Make the routes."""
-    routes = APIRouter(tags=["openai"])
+    routes = APIRouter()
 
     @routes.post(
         "/v1/chat/completions",
@@ -57,9 +56,7 @@ def router(services: Services) -> APIRouter:
     )
     async def create_chat_completion(request: Request) -> Response:
         """Answer the last message of a conversation."""
-        async with AsyncExitStack() as stack:
-            fields, _ = await read_body(request, stack, 0, _MAX_BODY_BYTES)
-        body = parse(ChatBody, fields, strict=True)
+        body = parse(ChatBody, await read_fields(request, _MAX_BODY_BYTES), strict=True)
         model = await services.catalog.find(body.model, "listener", "chat")
         refuse_unsupported(body)
         _refuse_books(body)

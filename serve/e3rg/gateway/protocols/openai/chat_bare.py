@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, Response
 
 from e3rg.deadline import bounded
 from e3rg.errors import E3RGError
+from e3rg.gateway.bodies import unsupported
 from e3rg.gateway.protocols.openai.chat_body import (
     AssistantMessage,
     ChatBody,
@@ -19,7 +20,6 @@ from e3rg.gateway.protocols.openai.chat_body import (
     TextPart,
     ToolMessage,
     text_of,
-    unsupported,
 )
 from e3rg.gateway.protocols.openai.chat_format import wanted_format
 from e3rg.gateway.protocols.openai.chat_wire import Chunks, completion, started, usage_json
@@ -55,7 +55,7 @@ async def answer(request: Request, services: Services, model: str, body: ChatBod
 
 def _asked(body: ChatBody) -> DialogueRequest:
     if body.e3rg is not None:
-        raise unsupported("e3rg", "e3rg is for listeners, such as the model e3rg; leave it out")
+        raise unsupported("e3rg", "it is for listeners, such as the model e3rg; leave it out")
     if "audio" in (body.modalities or ()):
         raise unsupported("modalities", _LISTENER)
     return DialogueRequest(

@@ -6,18 +6,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from e3rg.emotions.table import ListenerPolicy
-from e3rg.errors import E3RGError
+from e3rg.gateway.bodies import Id, ModelName, Strict, User, Voice, unsupported
 from e3rg.gateway.protocols.openai.chat_format import ResponseFormat
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class TextPart(_Strict):
+class TextPart(Strict):
     """Words."""
 
     type: Literal["text"]
@@ -25,14 +21,14 @@ class TextPart(_Strict):
     prompt_cache_breakpoint: dict[str, Any] | None = None
 
 
-class ImageUrl(_Strict):
+class ImageUrl(Strict):
     """A picture, inside the URL itself: ``data:image/jpeg;base64,...``."""
 
     url: str
     detail: Literal["auto", "low", "high", "original"] | None = None
 
 
-class ImagePart(_Strict):
+class ImagePart(Strict):
     """The speaker's face."""
 
     type: Literal["image_url"]
@@ -40,14 +36,14 @@ class ImagePart(_Strict):
     prompt_cache_breakpoint: dict[str, Any] | None = None
 
 
-class InputAudio(_Strict):
+class InputAudio(Strict):
     """A recording in base64."""
 
     data: str
     format: Literal["wav", "mp3"]
 
 
-class AudioPart(_Strict):
+class AudioPart(Strict):
     """The speaker's voice."""
 
     type: Literal["input_audio"]
@@ -55,7 +51,7 @@ class AudioPart(_Strict):
     prompt_cache_breakpoint: dict[str, Any] | None = None
 
 
-class RefusalPart(_Strict):
+class RefusalPart(Strict):
     """An assistant's refusal, as other servers write it."""
 
     type: Literal["refusal"]
@@ -85,7 +81,7 @@ Stop = Annotated[
 ]
 
 
-class SystemMessage(_Strict):
+class SystemMessage(Strict):
     """What the application asks of the model."""
 
     role: Literal["system", "developer"]
@@ -93,7 +89,7 @@ class SystemMessage(_Strict):
     name: str | None = None
 
 
-class UserMessage(_Strict):
+class UserMessage(Strict):
     """What the speaker said."""
 
     role: Literal["user"]
@@ -101,7 +97,7 @@ class UserMessage(_Strict):
     name: str | None = None
 
 
-class AudioRef(_Strict):
+class AudioRef(Strict):
     """An earlier spoken answer by its id; what else an answer holds may come along."""
 
     id: Annotated[str, Field(max_length=128)]
@@ -110,7 +106,7 @@ class AudioRef(_Strict):
     expires_at: int | None = None
 
 
-class AssistantMessage(_Strict):
+class AssistantMessage(Strict):
     """What was answered; ``content`` or ``audio``. An answer's own message can be sent back."""
 
     role: Literal["assistant"]
@@ -136,52 +132,38 @@ Message = Annotated[
 ]
 
 
-class VoiceRef(_Strict):
-    """A voice by its id."""
-
-    id: Annotated[str, Field(max_length=128)]
-
-
-class AudioOut(_Strict):
+class AudioOut(Strict):
     """How the answer is spoken; streamed, ``pcm16`` is the only format."""
 
-    voice: Annotated[str, Field(max_length=128)] | VoiceRef | None = Field(
+    voice: Voice | None = Field(
         default=None, description="of the engine, an identity, or OpenAI's; else the listener's own"
     )
     format: Literal["wav", "mp3", "flac", "opus", "aac", "pcm16"] = "wav"
 
 
-class StreamOptions(_Strict):
+class StreamOptions(Strict):
     """Of a streamed answer."""
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
 
 
-def _printable(value: str) -> str:
-    if not value.isprintable():
-        raise ValueError("must hold printable characters only")
-    return value
-
-
-class Extension(_Strict):
+class Extension(Strict):
     """What OpenAI's API has no words for; only for listeners (see POST /v1/turns)."""
 
-    identity: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = None
-    conversation: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = Field(
+    identity: Id | None = None
+    conversation: Id | None = Field(
         default=None, description="goes on with earlier turns, if messages holds none"
     )
-    user: Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_printable)] | None = (
-        Field(default=None, description="gives access to this user's own memory")
-    )
+    user: User | None = Field(default=None, description="gives access to this user's own memory")
     policy: ListenerPolicy = ListenerPolicy.EMPATHISE
     degrade: Literal["allow", "never"] = "allow"
 
 
-class ChatBody(_Strict):
+class ChatBody(Strict):
     """A chat completion. Fields that are not honoured are refused when they are set."""
 
-    model: Annotated[str, Field(max_length=256)]
+    model: ModelName
     messages: Annotated[list[Message], Field(min_length=1, max_length=2048)]
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -253,11 +235,6 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 }
 
 
-def unsupported(param: str, message: str) -> E3RGError:
-    """The error for what OpenAI's API has and this server, or this model, has not."""
-    return E3RGError("unsupported_parameter", message, param=param)
-
-
 def refuse_unsupported(body: ChatBody) -> None:
     """Refuse what no model here honours.
 
@@ -267,13 +244,13 @@ def refuse_unsupported(body: ChatBody) -> None:
     for name, neutral in _NEUTRAL.items():
         value = getattr(body, name)
         if value is not None and value not in neutral:
-            raise unsupported(name, f"{name} is not supported here; leave it out")
+            raise unsupported(name, "not supported here; leave it out")
     for number, message in enumerate(body.messages):
         param = f"messages.{number}"
         if isinstance(message, ToolMessage):
-            raise unsupported(param, f"{param}: there are no tools here; send no {message.role}")
+            raise unsupported(param, f"there are no tools here; send no {message.role}")
         if isinstance(message, AssistantMessage) and (message.tool_calls or message.function_call):
-            raise unsupported(param, f"{param}: there are no tools here; leave out the calls")
+            raise unsupported(param, "there are no tools here; leave out the calls")
 
 
 def text_of(content: str | list[Any] | None) -> str:

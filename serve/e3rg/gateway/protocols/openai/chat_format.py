@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from e3rg.errors import E3RGError
+from e3rg.gateway.bodies import Strict
 
 _MAX_DEPTH = 16
 _MAX_VALUES = 2000
@@ -20,26 +21,20 @@ _NUMBERS = (("minimum", "maximum"), ("exclusiveMinimum", "exclusiveMaximum"))
 _REFUSED = ("pattern", "patternProperties", "minProperties", "maxProperties")
 
 
-class TextFormat(BaseModel):
+class TextFormat(Strict):
     """Free text."""
-
-    model_config = ConfigDict(extra="forbid")
 
     type: Literal["text"]
 
 
-class JsonObject(BaseModel):
+class JsonObject(Strict):
     """Any JSON object."""
-
-    model_config = ConfigDict(extra="forbid")
 
     type: Literal["json_object"]
 
 
-class JsonSchema(BaseModel):
+class JsonSchema(Strict):
     """A named schema."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     schema_: dict[str, Any] = Field(alias="schema")
@@ -47,10 +42,8 @@ class JsonSchema(BaseModel):
     strict: bool | None = None
 
 
-class SchemaFormat(BaseModel):
+class SchemaFormat(Strict):
     """JSON of a schema."""
-
-    model_config = ConfigDict(extra="forbid")
 
     type: Literal["json_schema"]
     json_schema: JsonSchema

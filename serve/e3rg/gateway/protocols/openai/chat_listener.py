@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import random
-import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from e3rg.errors import E3RGError
+from e3rg.gateway.bodies import unsupported, voice_name
 from e3rg.gateway.catalog import Model
 from e3rg.gateway.conversation import resume
 from e3rg.gateway.intake import clean_text
+from e3rg.gateway.new_turn import new_turn
 from e3rg.gateway.protocols.openai import chat_media
 from e3rg.gateway.protocols.openai.chat_body import (
     AssistantMessage,
@@ -23,7 +23,6 @@ from e3rg.gateway.protocols.openai.chat_body import (
     SystemMessage,
     UserMessage,
     text_of,
-    unsupported,
 )
 from e3rg.gateway.protocols.openai.chat_format import TextFormat
 from e3rg.gateway.services import Services
@@ -87,17 +86,19 @@ async def read_turn(
     asked_for = more.identity or model.identity
     resumed = await resume(services, more.conversation, more.user, asked_for)
     identity = resumed.identity
-    if speaking is not None and speaking.voice is not None:
-        name = speaking.voice if isinstance(speaking.voice, str) else speaking.voice.id
-        identity = replace(identity, voice=await find_voice(services, name, "audio.voice"))
-    limits = services.profile.turn
-    most = limits.max_reply_tokens
-    temperature = limits.temperature if body.temperature is None else body.temperature
-    return TurnRequest(
-        id=f"turn_{secrets.token_hex(12)}",
-        conversation=more.conversation or f"conv_{secrets.token_hex(12)}",
-        identity=identity,
+    voice = voice_name(speaking.voice) if speaking is not None else None
+    if voice is not None:
+        identity = replace(identity, voice=await find_voice(services, voice, "audio.voice"))
+    turn = new_turn(
+        services.profile.turn,
+        identity,
+        conversation=more.conversation,
         deadline=deadline,
+        seed=body.seed,
+        max_tokens=body.reply_tokens,
+    )
+    return replace(
+        turn,
         text=said.text,
         audio=said.audio,
         frames=said.frames,
@@ -106,16 +107,12 @@ async def read_turn(
         reply_with=Modality.TEXT if speaking is None else Modality.AUDIO,
         policy=more.policy,
         previous=resumed.delivery,
-        seed=random.getrandbits(31) if body.seed is None else body.seed % 2**31,
-        reply_seed=body.seed,
-        max_tokens=min(body.reply_tokens or most, most),
-        temperature=temperature,
+        temperature=turn.temperature if body.temperature is None else body.temperature,
         top_p=body.top_p,
         frequency_penalty=body.frequency_penalty,
         presence_penalty=body.presence_penalty,
         stop=body.stops,
         instructions=instructions,
-        max_sentences=limits.max_reply_sentences,
         may_degrade=more.degrade == "allow",
     )
 
@@ -126,12 +123,10 @@ def _speaking(body: ChatBody) -> AudioOut | None:
     if "audio" not in modalities:
         return None
     if "text" not in modalities:
-        raise unsupported("modalities", 'modalities: sound comes with its text; add "text"')
+        raise unsupported("modalities", 'sound comes with its text; add "text"')
     audio = body.audio or AudioOut()
     if body.stream and body.audio is not None and audio.format != "pcm16":
-        raise unsupported(
-            "audio.format", f"audio.format: {audio.format} is not streamed; use pcm16"
-        )
+        raise unsupported("audio.format", f"{audio.format} is not streamed; use pcm16")
     return audio
 
 

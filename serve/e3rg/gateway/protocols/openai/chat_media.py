@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import io
-import re
 
 import cv2
 from starlette.datastructures import UploadFile
 
 from e3rg.errors import E3RGError
+from e3rg.gateway.encoding import decoded, image_in
 from e3rg.gateway.services import Services
 from e3rg.gateway.uploads import saved
 from e3rg.media.limits import MediaLimits
@@ -19,7 +17,6 @@ from e3rg.media.types import Pcm
 from e3rg.vision.image import decode_image
 
 _MAX_IMAGE_BYTES = 10_000_000
-_DATA_URL = re.compile(r"data:image/[a-z.+-]+;base64,", re.IGNORECASE)
 
 
 async def face(url: str, param: str) -> bytes:
@@ -35,15 +32,15 @@ async def face(url: str, param: str) -> bytes:
         E3RGError: ``unsupported_url``, ``invalid_base64``, ``image_unreadable``,
             ``image_too_large``.
     """
-    head = _DATA_URL.match(url)
-    if head is None:
+    body = image_in(url)
+    if body is None:
         raise E3RGError(
             "unsupported_url",
             f"{param}: nothing is fetched from URLs; send the picture itself, as "
             "data:image/jpeg;base64,...",
             param=param,
         )
-    data = _decoded(url[head.end() :], param)
+    data = _bytes_of(body, param)
     if len(data) > _MAX_IMAGE_BYTES:
         raise E3RGError(
             "image_too_large",
@@ -65,23 +62,17 @@ async def voice(services: Services, data: str, param: str) -> Pcm:
     Raises:
         E3RGError: ``invalid_base64``; those of MediaDecoder.
     """
-    upload = UploadFile(io.BytesIO(_decoded(data, param)))
-    try:
-        async with saved(upload) as path:
-            clip = await services.decode(path, "audio")
-    except E3RGError as error:
-        if error.param == "audio":
-            error.param = param
-        raise
+    upload = UploadFile(io.BytesIO(_bytes_of(data, param)))
+    async with saved(upload) as path:
+        clip = await services.decode(path, "audio", param)
     assert clip.audio is not None
     return clip.audio
 
 
-def _decoded(text: str, param: str) -> bytes:
-    try:
-        data = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise E3RGError("invalid_base64", f"{param} is not valid base64", param=param) from error
+def _bytes_of(text: str, param: str) -> bytes:
+    data = decoded(text)
+    if data is None:
+        raise E3RGError("invalid_base64", f"{param} is not valid base64", param=param)
     if not data:
         raise E3RGError("invalid_base64", f"{param} is empty", param=param)
     return data

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from e3rg.gateway import wire
+from e3rg.gateway.encoding import encoded
 from e3rg.gateway.protocols.openai.chat_body import AudioOut
 from e3rg.gateway.protocols.openai.chat_listener import AUDIO_ID
 from e3rg.gateway.protocols.openai.chat_wire import Chunks, completion, usage_json
@@ -112,7 +113,7 @@ async def stream(
 
 
 def _sound(chunks: Chunks, data: bytes) -> bytes:
-    return chunks.delta({"audio": {"data": wire.encoded(data)}}) if data else b""
+    return chunks.delta({"audio": {"data": encoded(data)}}) if data else b""
 
 
 async def whole(
@@ -158,7 +159,7 @@ async def whole(
         message["content"] = None
         message["audio"] = {
             "id": seen.audio_id,
-            "data": wire.encoded(data),
+            "data": encoded(data),
             "expires_at": expires_at,
             "transcript": text,
         }

@@ -16,8 +16,8 @@ from typing import Any
 
 from fastapi import Request
 
-from e3rg.errors import E3RGError
-from e3rg.gateway.streaming import EventStream, until_gone
+from e3rg.errors import E3RGError, internal_error
+from e3rg.gateway.streaming import EventStream, begun, until_gone
 
 log = logging.getLogger(__name__)
 
@@ -99,18 +99,12 @@ async def started(request: Request, body: AsyncGenerator[bytes, None]) -> EventS
         E3RGError: what the body raises before its first part.
     """
 
-    async def first() -> bytes:
-        return await anext(body)
-
-    return EventStream(_rest(await until_gone(request.receive, first()), body, request))
+    return EventStream(_told(await until_gone(request.receive, begun(body)), request))
 
 
-async def _rest(
-    first: bytes, body: AsyncGenerator[bytes, None], request: Request
-) -> AsyncGenerator[bytes, None]:
+async def _told(body: AsyncGenerator[bytes, None], request: Request) -> AsyncGenerator[bytes, None]:
     """The stream; a failure is told in it, in the way that OpenAI's client understands."""
     async with aclosing(body):
-        yield first
         try:
             async for part in body:
                 yield part
@@ -120,8 +114,7 @@ async def _rest(
         except Exception as error:
             name = request.scope.get("state", {}).get("request_id", "the request")
             log.error("request %s failed", name, exc_info=error)
-            message = f"the request failed inside the server; name {name} in your report"
-            failure = E3RGError("internal_error", message, status=500)
+            failure = internal_error("request", name)
         yield f"data: {json.dumps(failure.to_json())}\n\n".encode("ascii")
 
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import time
-from contextlib import AsyncExitStack
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from e3rg.deadline import bounded
 from e3rg.errors import E3RGError
-from e3rg.gateway.bodies import parse
+from e3rg.gateway.bodies import ModelName, Strict, parse, unsupported
+from e3rg.gateway.encoding import encoded
 from e3rg.gateway.openapi import fails, gives, takes
 from e3rg.gateway.services import Services
 from e3rg.gateway.streaming import until_gone
-from e3rg.gateway.uploads import read_body
+from e3rg.gateway.uploads import read_fields
 from e3rg.stages.memory.engine import Embeddings
 
 _MAX_TEXTS = 2048
@@ -28,12 +27,10 @@ _MAX_CHARS = 500_000
 _Tokens = list[int]
 
 
-class EmbeddingsBody(BaseModel):
+class EmbeddingsBody(Strict):
     """What a client sends; a text is read up to the model's window (128 tokens here)."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    model: Annotated[str, Field(max_length=256)]
+    model: ModelName
     input: str | list[str] | _Tokens | list[_Tokens]
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Annotated[int, Field(ge=1)] | None = None
@@ -66,7 +63,7 @@ class EmbeddingList(BaseModel):
 
 def router(services: Services) -> APIRouter:
     """Make the routes."""
-    routes = APIRouter(tags=["openai"])
+    routes = APIRouter()
 
     @routes.post(
         "/v1/embeddings",
@@ -76,9 +73,7 @@ def router(services: Services) -> APIRouter:
     )
     async def create_embedding(request: Request) -> Response:
         """Vectors of texts."""
-        async with AsyncExitStack() as stack:
-            fields, _ = await read_body(request, stack, 0, 2 * _MAX_CHARS)
-        body = parse(EmbeddingsBody, fields, strict=True)
+        body = parse(EmbeddingsBody, await read_fields(request, 2 * _MAX_CHARS), strict=True)
         model = await services.catalog.find(body.model, "embedding")
         texts = _texts(body.input)
         with services.calls.take():
@@ -99,11 +94,10 @@ def _texts(given: str | list[str] | _Tokens | list[_Tokens]) -> tuple[str, ...]:
     words: list[str] = []
     for number, text in enumerate(texts):
         if not isinstance(text, str):
-            raise E3RGError(
-                "unsupported_parameter",
-                "input: tokens of another model's tokenizer mean nothing here; send texts "
+            raise unsupported(
+                "input",
+                "tokens of another model's tokenizer mean nothing here; send texts "
                 "(LangChain: check_embedding_ctx_length=False)",
-                param="input",
             )
         if not text:
             raise _invalid(f"input.{number} is an empty text; leave it out")
@@ -124,20 +118,14 @@ async def _embed(services: Services, texts: tuple[str, ...], dimensions: int | N
             # Known before all of the work is done.
             size = (await memory.embed(texts[:1])).vectors.shape[1]
             if size != dimensions:
-                raise E3RGError(
-                    "unsupported_parameter",
-                    f"dimensions: this model's vectors have {size}; leave it out",
-                    param="dimensions",
-                )
+                raise unsupported("dimensions", f"this model's vectors have {size}; leave it out")
         return await memory.embed(texts)
 
 
 def _answer(found: Embeddings, model: str, encoding: str | None) -> bytes:
     vectors: list[Any]
     if encoding == "base64":
-        vectors = [
-            base64.b64encode(row.tobytes()).decode("ascii") for row in found.vectors.astype("<f4")
-        ]
+        vectors = [encoded(row.tobytes()) for row in found.vectors.astype("<f4")]
     else:
         vectors = found.vectors.tolist()
     data = [

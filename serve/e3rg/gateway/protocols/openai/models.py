@@ -38,7 +38,7 @@ class ModelList(BaseModel):
 
 def router(services: Services) -> APIRouter:
     """Make the routes."""
-    routes = APIRouter(prefix="/v1/models", tags=["openai"])
+    routes = APIRouter(prefix="/v1/models")
 
     def shown(model: Model) -> ModelObject:
         aliases = [name for name, true in services.profile.aliases.items() if true == model.id]

@@ -6,28 +6,27 @@ Text is spoken sentence by sentence: one is sent while the next is made.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, aclosing
-from typing import Annotated, Any, Literal
+from contextlib import aclosing
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from e3rg.emotions.instructions import NEUTRAL, delivery_of
 from e3rg.errors import E3RGError
-from e3rg.gateway.bodies import parse
+from e3rg.gateway.bodies import ModelName, Strict, Voice, parse, voice_name
 from e3rg.gateway.catalog import Model
+from e3rg.gateway.encoding import encoded
 from e3rg.gateway.intake import clean_text
 from e3rg.gateway.openapi import gives, takes
 from e3rg.gateway.places import Place
 from e3rg.gateway.protocols.openai.speaking import speak
 from e3rg.gateway.services import Services
-from e3rg.gateway.streaming import EventStream, until_gone
-from e3rg.gateway.uploads import read_body
+from e3rg.gateway.streaming import EventStream, typed_event, until_gone
+from e3rg.gateway.uploads import read_fields
 from e3rg.gateway.voices import find_voice
-from e3rg.gateway.wire import encoded
 from e3rg.media.encode import MIME_TYPES
 from e3rg.media.sound_encoder import SoundEncoder, SoundFormat
 from e3rg.media.types import Pcm
@@ -42,25 +41,15 @@ _TOKENS_A_SECOND = 20
 _NO_PINGS = 1e9
 
 
-class VoiceId(BaseModel):
-    """A voice by its id."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    id: Annotated[str, Field(max_length=256)]
-
-
-class SpeechBody(BaseModel):
+class SpeechBody(Strict):
     """What a client sends."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    model: Annotated[str, Field(max_length=256)]
+    model: ModelName
     input: str = Field(
         description="what to say",
         json_schema_extra={"minLength": 1, "maxLength": _MAX_CHARS},
     )
-    voice: Annotated[str, Field(max_length=256)] | VoiceId | None = Field(
+    voice: Voice | None = Field(
         default=None,
         description="a voice of the engine, an identity, or one of OpenAI's names; "
         "a listener (model e3rg-...) has its own",
@@ -97,7 +86,7 @@ class SpeechDone(BaseModel):
 
 def router(services: Services) -> APIRouter:
     """Make the routes."""
-    routes = APIRouter(tags=["openai"])
+    routes = APIRouter()
 
     @routes.post(
         "/v1/audio/speech",
@@ -111,9 +100,7 @@ def router(services: Services) -> APIRouter:
     )
     async def create_speech(request: Request) -> Response:
         """Speak a text; the first bytes leave when its first sentence is spoken."""
-        async with AsyncExitStack() as stack:
-            fields, _ = await read_body(request, stack, 0)
-        body = parse(SpeechBody, fields, strict=True)
+        body = parse(SpeechBody, await read_fields(request), strict=True)
         place = services.calls.take()
         try:
             return await until_gone(request.receive, _answer(services, body, place))
@@ -142,15 +129,12 @@ async def _answer(services: Services, body: SpeechBody, place: Place) -> Respons
 
 
 async def _voice(services: Services, body: SpeechBody, model: Model) -> str:
-    if body.voice is not None:
-        name = body.voice if isinstance(body.voice, str) else body.voice.id
+    name = voice_name(body.voice)
+    if name is not None:
         return await find_voice(services, name)
     if model.kind != "listener":
         raise E3RGError("voice_missing", "voice is missing; name one, such as alloy", param="voice")
-    identity = model.identity
-    if identity is None:
-        identity = (await asyncio.to_thread(services.identities.default)).id
-    return await find_voice(services, identity)
+    return await find_voice(services, (await services.listener(model.identity)).id)
 
 
 def spoken_lines(text: str, services: Services) -> list[str]:
@@ -212,14 +196,10 @@ async def _events(
             async for data, more in parts:
                 seconds += more
                 if data:
-                    yield _event({"type": "speech.audio.delta", "audio": encoded(data)})
+                    yield typed_event("speech.audio.delta", audio=encoded(data))
         except E3RGError as error:
-            yield _event({"type": "error", **error.to_json()})
+            yield typed_event("error", **error.to_json())
             return
     spoken = round(seconds * _TOKENS_A_SECOND)
     usage = {"input_tokens": chars, "output_tokens": spoken, "total_tokens": chars + spoken}
-    yield _event({"type": "speech.audio.done", "usage": usage})
-
-
-def _event(payload: dict[str, Any]) -> bytes:
-    return f"event: {payload['type']}\ndata: {json.dumps(payload)}\n\n".encode()
+    yield typed_event("speech.audio.done", usage=usage)

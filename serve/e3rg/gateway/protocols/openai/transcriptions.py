@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
@@ -17,14 +16,13 @@ from starlette.datastructures import UploadFile
 
 from e3rg.deadline import bounded
 from e3rg.errors import E3RGError
-from e3rg.gateway.bodies import parse
+from e3rg.gateway.bodies import ModelName, Strict, parse, unsupported
 from e3rg.gateway.openapi import gives, takes
 from e3rg.gateway.places import Place
 from e3rg.gateway.protocols.openai.transcription_formats import Granularity, Heard
 from e3rg.gateway.services import Services
-from e3rg.gateway.streaming import EventStream, until_gone
-from e3rg.gateway.uploads import read_body, saved
-from e3rg.media.limits import MediaLimits
+from e3rg.gateway.streaming import EventStream, begun, typed_event, until_gone
+from e3rg.gateway.uploads import read_body, refuse_other_files, saved
 from e3rg.media.types import Clip
 from e3rg.stages.understanding.engine import HeardSegment, ListenRequest
 from e3rg.turn.calls import call
@@ -40,10 +38,8 @@ _REFUSED = {
 }
 
 
-class ServerVad(BaseModel):
+class ServerVad(Strict):
     """How OpenAI would cut the sound; here it is always cut at pauses of half a second."""
-
-    model_config = ConfigDict(extra="forbid")
 
     type: Literal["server_vad"]
     prefix_padding_ms: int | None = None
@@ -51,12 +47,10 @@ class ServerVad(BaseModel):
     threshold: float | None = None
 
 
-class TranscriptionBody(BaseModel):
+class TranscriptionBody(Strict):
     """A form's fields; lists are written as ``name[]``, once for each item."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    model: Annotated[str, Field(max_length=256)]
+    model: ModelName
     language: Annotated[str, Field(max_length=16)] | None = Field(
         default=None, description="ISO 639-1 code of what is spoken"
     )
@@ -122,7 +116,7 @@ class TranscriptDone(BaseModel):
 
 def router(services: Services) -> APIRouter:
     """Make the routes."""
-    routes = APIRouter(tags=["openai"])
+    routes = APIRouter()
 
     @routes.post(
         "/v1/audio/transcriptions",
@@ -156,10 +150,7 @@ def router(services: Services) -> APIRouter:
 
 
 def _file(files: dict[str, UploadFile]) -> UploadFile:
-    if unknown := sorted(set(files) - {"file"}):
-        raise E3RGError(
-            "unknown_field", f"there is no file field {unknown[0]!r}; use file", param=unknown[0]
-        )
+    refuse_other_files(files, "file")
     if "file" not in files:
         raise E3RGError("file_missing", "file is missing; send a recording in it", param="file")
     return files["file"]
@@ -168,36 +159,27 @@ def _file(files: dict[str, UploadFile]) -> UploadFile:
 def _check(body: TranscriptionBody) -> None:
     for name, reason in _REFUSED.items():
         if getattr(body, name):
-            raise _unsupported(name, reason)
+            raise unsupported(name, reason)
     if body.include:
-        raise _unsupported("include", "logprobs are not given; leave it out")
+        raise unsupported("include", "logprobs are not given; leave it out")
     if body.timestamp_granularities is not None and body.response_format != "verbose_json":
-        raise _unsupported(
-            "timestamp_granularities", "times come with response_format verbose_json only"
+        raise unsupported(
+            "timestamp_granularities",
+            "times come with response_format verbose_json only",
         )
     if body.stream and body.response_format not in {"json", "text"}:
-        raise _unsupported("response_format", "a stream has its own events; use json with it")
-
-
-def _unsupported(name: str, reason: str) -> E3RGError:
-    return E3RGError("unsupported_parameter", f"{name}: {reason}", param=name)
+        raise unsupported("response_format", "a stream has its own events; use json with it")
 
 
 async def _answer(
     services: Services, body: TranscriptionBody, upload: UploadFile, place: Place
 ) -> Response:
     due = time.time() + services.profile.turn.timeout_s
-    async with bounded(due):
-        clip = await _decoded(services, upload)
+    async with bounded(due), saved(upload) as path:
+        clip = await services.decode(path, "audio", "file")
     segments = _listen(services, body, clip, due, place)
     if body.stream:
-        try:
-            # Awaited before the answer begins, so that a refusal can still be one.
-            first = await anext(segments, None)
-        except BaseException:
-            await segments.aclose()
-            raise
-        return EventStream(_events(first, segments, clip.seconds))
+        return EventStream(_events(await begun(segments), clip.seconds))
     async with aclosing(segments):
         found = [segment async for segment in segments]
     language = body.language or services.profile.turn.languages[0]
@@ -208,13 +190,6 @@ async def _answer(
         wanted = body.timestamp_granularities or ["segment"]
         return JSONResponse(heard.as_verbose_json(wanted))
     return PlainTextResponse(heard.as_text(body.response_format))
-
-
-async def _decoded(services: Services, upload: UploadFile) -> Clip:
-    turn = services.profile.turn
-    limits = MediaLimits(max_bytes=turn.max_upload_bytes, max_seconds=turn.max_audio_s)
-    async with saved(upload) as path:
-        return await services.decoder.decode(path, "audio", limits, "file")
 
 
 async def _listen(
@@ -241,21 +216,19 @@ async def _listen(
 
 
 async def _events(
-    first: HeardSegment | None, rest: AsyncGenerator[HeardSegment, None], seconds: float
+    segments: AsyncGenerator[HeardSegment, None], seconds: float
 ) -> AsyncGenerator[bytes, None]:
     text = ""
     tokens = 0
-    async with aclosing(rest):
-        segment = first
+    async with aclosing(segments):
         try:
-            while segment is not None:
+            async for segment in segments:
                 delta = f" {segment.text}" if text else segment.text
                 text += delta
                 tokens += len(segment.tokens)
-                yield _event({"type": "transcript.text.delta", "delta": delta})
-                segment = await anext(rest, None)
+                yield typed_event("transcript.text.delta", delta=delta)
         except E3RGError as error:
-            yield _event({"type": "error", **error.to_json()})
+            yield typed_event("error", **error.to_json())
             return
     heard = round(seconds * _TOKENS_A_SECOND)
     usage = {
@@ -265,8 +238,4 @@ async def _events(
         "output_tokens": tokens,
         "total_tokens": heard + tokens,
     }
-    yield _event({"type": "transcript.text.done", "text": text, "usage": usage})
-
-
-def _event(payload: dict[str, Any]) -> bytes:
-    return f"event: {payload['type']}\ndata: {json.dumps(payload)}\n\n".encode()
+    yield typed_event("transcript.text.done", text=text, usage=usage)

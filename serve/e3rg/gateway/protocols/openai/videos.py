@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-import secrets
 import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,8 +13,9 @@ from starlette.responses import Response
 
 from e3rg.deadline import bounded
 from e3rg.errors import E3RGError
-from e3rg.gateway.bodies import parse
+from e3rg.gateway.bodies import parse, unsupported
 from e3rg.gateway.files import StoredFile
+from e3rg.gateway.ids import new_id
 from e3rg.gateway.intake import clean_text
 from e3rg.gateway.openapi import fails, gives, takes
 from e3rg.gateway.protocols.openai.videos_wire import (
@@ -30,7 +29,7 @@ from e3rg.gateway.protocols.openai.videos_wire import (
 )
 from e3rg.gateway.services import Services
 from e3rg.gateway.streaming import until_gone
-from e3rg.gateway.uploads import read_body
+from e3rg.gateway.uploads import is_form, read_body, refuse_other_files
 from e3rg.gateway.videos.files import MEDIA_TYPES
 from e3rg.identities.types import MAX_PORTRAIT_BYTES
 from e3rg.records.jobs import VideoJob
@@ -129,19 +128,13 @@ async def _read(request: Request, services: Services) -> tuple[VideoJob, bytes |
         # The client spells {"image_url": ...} of a form as input_reference[image_url].
         linked = [name for name in fields if name == _FILE or name.startswith(f"{_FILE}[")]
         if any(fields[name] not in (None, "") for name in linked):
-            raise E3RGError(
-                "unsupported_parameter",
-                f"{_FILE} by address or file id is not taken; send the picture itself as a file",
-                param=_FILE,
+            raise unsupported(
+                _FILE,
+                "an address or a file id is not taken; send the picture itself as a file",
             )
-        for name in files:
-            if name != _FILE:
-                raise E3RGError(
-                    "unknown_field", f"there is no file field {name!r}; use {_FILE}", param=name
-                )
-        form = request.headers.get("content-type", "").startswith("multipart/")
+        refuse_other_files(files, _FILE)
         fields = {name: value for name, value in fields.items() if name not in linked}
-        body = parse(VideoBody, fields, strict=not form)
+        body = parse(VideoBody, fields, strict=not is_form(request))
         job = await _job(body, services)
         if _FILE not in files:
             return job, None
@@ -173,13 +166,9 @@ async def _job(body: VideoBody, services: Services) -> VideoJob:
             f"model {model.id} is the listener {model.identity}, not {body.identity}; send one",
             param="identity",
         )
-    asked = model.identity or body.identity
-    find = services.identities
-    identity = await (
-        asyncio.to_thread(find.get, asked) if asked else asyncio.to_thread(find.default)
-    )
+    identity = await services.listener(model.identity or body.identity)
     return VideoJob(
-        id=f"video_{secrets.token_hex(12)}",
+        id=new_id("video"),
         created=time.time(),
         model=model.id,
         prompt=prompt,

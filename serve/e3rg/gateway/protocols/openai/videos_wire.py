@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from e3rg.emotions.table import ListenerPolicy
+from e3rg.gateway.bodies import Id, Seed, Strict, User
 from e3rg.gateway.catalog import LISTENER
 from e3rg.records.jobs import VideoJob
 from e3rg.stages.avatar.engine import SIZE
@@ -15,16 +16,8 @@ SECONDS = ("4", "8", "12")
 SIZES = (f"{SIZE}x{SIZE}",)
 
 
-def _printable(value: str) -> str:
-    if not value.isprintable():
-        raise ValueError("must hold printable characters only")
-    return value
-
-
-class VideoBody(BaseModel):
+class VideoBody(Strict):
     """What a client sends; ``input_reference`` is a file and comes by multipart."""
-
-    model_config = ConfigDict(extra="forbid")
 
     prompt: str = Field(
         description="what a person says; the video is the listener's answer",
@@ -41,17 +34,17 @@ class VideoBody(BaseModel):
         description="pixels, width and height",
         json_schema_extra={"enum": list(SIZES)},
     )
-    identity: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = Field(
+    identity: Id | None = Field(
         default=None, description="who listens, see /v1/identities (extension)"
     )
-    user: Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_printable)] | None = (
-        Field(default=None, description="who speaks: gives access to this user's own memory")
+    user: User | None = Field(
+        default=None, description="who speaks: gives access to this user's own memory"
     )
     policy: ListenerPolicy = Field(
         default=ListenerPolicy.EMPATHISE,
         description="how the listener's expression follows the speaker's emotion (extension)",
     )
-    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = Field(
+    seed: Seed | None = Field(
         default=None, description="repeats reply, motion and blinks (extension)"
     )
 

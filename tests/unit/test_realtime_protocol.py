@@ -223,13 +223,19 @@ async def test_settings_are_checked_and_told(talking: Talk, script: Script) -> N
     assert asked(script, "memory")[0].user == "ann"
 
 
+async def test_the_voice_speaks_as_fast_as_the_session_says(talking: Talk, script: Script) -> None:
+    await talking.configure(audio={"output": {"speed": 1.25}})
+    await talking.reply()
+    assert {request.speed for request in asked(script, "speech")} == {1.25}
+
+
 async def test_settings_that_cannot_be_had(talking: Talk) -> None:
     faults: list[tuple[dict[str, Any], str | None, str]] = [
         ({"colour": 1}, "session.colour", "unknown_field"),
         ({"instructions": 5}, "session.instructions", "invalid_type"),
         ({"tools": [{"type": "function", "name": "f"}]}, "session.tools", "unsupported_parameter"),
         ({"audio": {"output": {"voice": "nobody"}}}, None, "unknown_voice"),
-        ({"audio": {"output": {"speed": 1.2}}}, None, "unsupported_parameter"),
+        ({"audio": {"output": {"speed": 1.7}}}, None, "invalid_type"),
         ({"audio": {"input": {"format": {"type": "audio/mp3"}}}}, None, "invalid_type"),
         ({"modalities": ["text"]}, "session.modalities", "beta_api_shape_disabled"),
         ({"output_modalities": ["text", "audio"]}, None, "invalid_type"),

@@ -223,11 +223,6 @@ def updated(settings: Settings, changes: Any) -> Settings:
                 "audio.input.noise_reduction",
                 "sound is taken as it comes; set it to null",
             )
-        if new.audio.output.speed != 1.0:
-            raise unsupported(
-                "audio.output.speed",
-                "the listener speaks at its own speed; leave it at 1",
-            )
     except E3RGError as error:
         raise _under("session", error) from error
     return new

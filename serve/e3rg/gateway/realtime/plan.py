@@ -95,6 +95,7 @@ async def plan(
         reply_with=_modality(context, wanted),
         policy=extension.policy,
         previous=previous,
+        speed=context.settings.audio.output.speed,
         instructions=_instructions(wanted, items),
         may_degrade=extension.degrade == "allow",
     )

@@ -12,6 +12,7 @@ import pytest
 from conftest import STAGES, Server
 from sse import joined, of, stream, turn
 
+from e3rg.config import load_profile
 from e3rg.media.encode import encode_audio
 from e3rg.media.probe import measure_skew
 from e3rg.media.types import Pcm
@@ -357,15 +358,19 @@ def test_leaving_in_the_middle_of_the_video_stops_everything(server: Server) -> 
 def test_more_turns_than_places_are_refused_with_503(server: Server) -> None:
     wait_idle(server)
     running = []
-    for _ in range(4):
-        events = stream(server.address, json={"text": "Tell me a long story.", "max_tokens": 120})
-        next(events)
-        running.append(events)
-    response = httpx.post(f"{server.address}/v1/turns", json=HELLO)
+    try:
+        for _ in range(load_profile("local").gateway.max_turns):
+            events = stream(
+                server.address, json={"text": "Tell me a long story.", "max_tokens": 120}
+            )
+            next(events)
+            running.append(events)
+        response = httpx.post(f"{server.address}/v1/turns", json=HELLO, timeout=60)
+    finally:
+        for events in running:
+            events.close()
     assert (response.status_code, response.json()["error"]["code"]) == (503, "overloaded")
     assert int(response.headers["retry-after"]) > 0
-    for events in running:
-        events.close()
     wait_idle(server)
     assert of(turn(server.address, json={**HELLO, "reply_with": "text"}), "turn.completed")
 

@@ -148,6 +148,11 @@ async def test_bad_calls_are_refused_and_leave_nothing(http: httpx.AsyncClient) 
             ({"files": {"session": (None, "{}")}}, 400, "invalid_type"),
             ({"files": {"sdp": (None, good), "x": (None, "1")}}, 400, "unknown_field"),
             ({"files": {"sdp": (None, good), "session": (None, "[")}}, 400, "invalid_json"),
+            (
+                {"files": {"sdp": (None, good), "session": (None, '{"\\ud800": 1}')}},
+                400,
+                "invalid_json",
+            ),
             ({"files": {"sdp": (None, good), "session": (None, "[]")}}, 400, "invalid_type"),
             (
                 {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import math
 import re
 import shutil
 import tempfile
@@ -22,10 +20,10 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from e3rg.errors import E3RGError, is_disk_full
+from e3rg.gateway.strict_json import read_json
 
 MAX_JSON_BYTES = 1_000_000
 _MAX_FIELDS = 32
-_MAX_VALUES = 50_000
 _LINGER_S = 2.0
 
 
@@ -181,59 +179,12 @@ async def _read_json(request: Request, max_bytes: int) -> dict[str, Any]:
                 status=413,
             )
     try:
-        fields = json.loads(
-            data.decode("utf-8"),
-            parse_float=_number,
-            parse_constant=_no_number,
-            object_pairs_hook=_once,
-        )
-        _check_size(fields)
-        if b"\\u" in data:
-            # Half a surrogate pair is no text: nothing could store or send it.
-            json.dumps(fields, ensure_ascii=False).encode("utf-8")
-    except RecursionError as error:
-        raise E3RGError("invalid_json", "the body is nested too deeply; flatten it") from error
+        fields = read_json(data.decode("utf-8"))
     except ValueError as error:
         raise E3RGError("invalid_json", f"the body is not valid JSON: {error}") from error
     if not isinstance(fields, dict):
         raise E3RGError("invalid_json", 'the body must be a JSON object such as {"text": "Hello"}')
     return fields
-
-
-def _number(text: str) -> float | int:
-    """A number with a fraction or an exponent; 5.0 is an integer as JSON Schema has it."""
-    value = float(text)
-    if math.isinf(value):
-        raise ValueError(f"the number {text[:32]} is too large")
-    return int(value) if value.is_integer() and abs(value) < 2**53 else value
-
-
-def _check_size(fields: Any) -> None:
-    """A megabyte can hold half a million values, and a fault in each of them takes seconds."""
-    count, waiting = 0, [fields]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            value = list(value.values())
-        if isinstance(value, list):
-            count += len(value)
-            if count > _MAX_VALUES:
-                raise ValueError(f"it holds more than {_MAX_VALUES} values")
-            waiting += value
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number in JSON")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; which of two values of one name counts is anybody's guess (RFC 8259 section 4)."""
-    made: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in made:
-            raise ValueError(f"the name {name[:64]!r} is given twice in one object")
-        made[name] = value
-    return made
 
 
 async def _read_form(

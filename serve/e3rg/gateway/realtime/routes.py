@@ -16,6 +16,7 @@ from e3rg.gateway.realtime.events import error_event
 from e3rg.gateway.realtime.session import RealtimeSession
 from e3rg.gateway.realtime.websocket import WebSocketTransport, close_reason
 from e3rg.gateway.services import Services
+from e3rg.gateway.strict_json import read_json
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +100,6 @@ async def _read(
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return read_json(text)
+    except ValueError:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Coroutine
 from typing import Any
@@ -17,6 +16,7 @@ from e3rg.gateway.places import Place
 from e3rg.gateway.realtime.events import error_event
 from e3rg.gateway.realtime.session import RealtimeSession
 from e3rg.gateway.services import Services
+from e3rg.gateway.strict_json import read_json
 from e3rg.gateway.webrtc.incoming import Camera, Microphone
 from e3rg.gateway.webrtc.offer import Offer
 from e3rg.gateway.webrtc.peer import Peer
@@ -185,8 +185,8 @@ async def _receive(peer: Peer, session: RealtimeSession, transport: WebRtcTransp
     while True:
         message = await peer.messages.get()
         try:
-            event = json.loads(message)
-        except (ValueError, RecursionError):
+            event = read_json(message if isinstance(message, str) else message.decode())
+        except ValueError:
             error = E3RGError("invalid_json", "a message is not valid JSON; send one event as text")
             await transport.send(error_event(error))
             continue

@@ -9,7 +9,6 @@ other replica answers 404 (closing the peer connection always works).
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -23,6 +22,7 @@ from e3rg.gateway.catalog import LISTENER
 from e3rg.gateway.openapi import fails, gives
 from e3rg.gateway.realtime.config import Settings, updated
 from e3rg.gateway.services import Services
+from e3rg.gateway.strict_json import read_json
 from e3rg.gateway.uploads import read_body
 from e3rg.gateway.webrtc.calls import Calls
 from e3rg.gateway.webrtc.offer import MAX_BYTES, Offer, read_offer
@@ -136,8 +136,8 @@ async def _read(request: Request) -> tuple[Offer, dict[str, Any] | None]:
     if form.session is None:
         return offer, None
     try:
-        session = json.loads(form.session)
-    except (ValueError, RecursionError) as error:
+        session = read_json(form.session)
+    except ValueError as error:
         raise E3RGError("invalid_json", "session is not valid JSON", param="session") from error
     if not isinstance(session, dict):
         raise E3RGError("invalid_type", "session: an object is wanted", param="session")

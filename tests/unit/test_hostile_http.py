@@ -210,6 +210,7 @@ async def test_bad_content_types(world: World, kind: bytes) -> None:
         b"/page/%2e%2e/http.py",
         b"/page/..%5chttp.py",
         b"/page/%00",
+        b"/page/main.js/",
         b"/docs/../http.py",
         b"/docs/%2e%2e%2fhttp.py",
         b"//v1/turns",
@@ -224,6 +225,19 @@ async def test_bad_paths(world: World, path: bytes) -> None:
     assert 400 <= answer.status < 500, answer
     if answer.headers.get("content-type") == "application/json":
         assert answer.error["code"]
+
+
+@pytest.mark.parametrize("path", ["/", "/page/main.js", "/docs", "/docs/start.js"])
+async def test_pages_are_sent_whole(world: World, path: str) -> None:
+    async with httpx.AsyncClient(base_url=world.address) as client:
+        whole = await client.get(path)
+        assert whole.status_code == 200
+        for wanted in ("bytes=0-9", "bytes=abc", "bytes=5-1", "bytes=99999999-", "items=0-1"):
+            answer = await client.get(path, headers={"Range": wanted})
+            assert (answer.status_code, answer.content) == (200, whole.content)
+            assert answer.headers["content-security-policy"]
+        same = await client.get(path, headers={"If-None-Match": whole.headers["etag"]})
+        assert same.status_code == (304 if path.startswith("/page/") else 200)
 
 
 async def test_every_path_with_every_method(world: World) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from starlette.datastructures import Headers
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from e3rg.errors import E3RGError
@@ -22,6 +22,18 @@ _SEND_S = 120.0
 """A client that takes nothing for so many seconds is as good as gone; it can ask for the rest."""
 _MAX_RANGES = 16
 _SPEC = re.compile(r"(\d{0,18})-(\d{0,18})")
+
+
+class WholeFile(FileResponse):
+    """A small file of our own, always sent whole: to ranges, a server need not listen (RFC 9110
+    section 14.2), and FileResponse answers bad ones in plain text.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        self.headers["accept-ranges"] = "none"
+        headers = [(name, value) for name, value in scope["headers"] if name != b"range"]
+        await super().__call__({**scope, "headers": headers}, receive, send)
 
 
 class StoredFile(Response):

@@ -8,8 +8,11 @@ from pathlib import Path
 from fastapi import APIRouter
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Scope
+
+from e3rg.gateway.files import WholeFile
 
 _PAGE = Path(__file__).parent / "page"
 
@@ -34,8 +37,8 @@ def router() -> APIRouter:
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/")
-    async def page() -> FileResponse:
-        return FileResponse(_PAGE / "index.html", headers=_HEADERS)
+    async def page() -> WholeFile:
+        return WholeFile(_PAGE / "index.html", headers=_HEADERS)
 
     return routes
 
@@ -54,6 +57,10 @@ class PageFiles(StaticFiles):
         status_code: int = 200,
     ) -> Response:
         """Answer with a file."""
+        if scope["path"].endswith("/"):
+            raise HTTPException(404)
         response = super().file_response(full_path, stat_result, scope, status_code)
+        if isinstance(response, FileResponse):  # and not 304
+            response = WholeFile(full_path, status_code=status_code, stat_result=stat_result)
         response.headers.update(_HEADERS)
         return response

@@ -6,7 +6,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from fastapi import APIRouter, HTTPException
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import Response
+
+from e3rg.gateway.files import WholeFile
 
 _HERE = Path(__file__).parent
 # fastapi-swagger (MIT) is used for the files of Swagger UI (Apache-2.0) that it carries.
@@ -37,13 +39,13 @@ def router() -> APIRouter:
     routes = APIRouter(prefix="/docs", include_in_schema=False)
 
     @routes.get("", response_class=Response)
-    async def page() -> FileResponse:
-        return FileResponse(_HERE / "index.html", headers=_HEADERS)
+    async def page() -> WholeFile:
+        return WholeFile(_HERE / "index.html", headers=_HEADERS)
 
     @routes.get("/{name}", response_class=Response)
-    async def file(name: str) -> FileResponse:
+    async def file(name: str) -> WholeFile:
         if name not in _FILES:
             raise HTTPException(404, "Not Found")
-        return FileResponse(_FILES[name], headers=_HEADERS)
+        return WholeFile(_FILES[name], headers=_HEADERS)
 
     return routes

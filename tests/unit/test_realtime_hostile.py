@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 from realtime_kit import silence, talk
@@ -25,6 +26,7 @@ from websockets.typing import Origin, Subprotocol
 from e3rg.config import GatewayConfig, load_profile
 from e3rg.gateway.realtime import session as sessions
 from e3rg.gateway.realtime import websocket as transports
+from e3rg.gateway.realtime.speech_input import SpeechInput, Started, Stopped
 from e3rg.inprocess import served
 from e3rg.turn.events import AudioChunk
 
@@ -97,14 +99,17 @@ async def error_of(socket: ClientConnection, message: str | bytes) -> dict[str, 
 async def test_what_is_no_event_is_told(address: str) -> None:
     async with connect(url(address)) as socket:
         await socket.recv()
-        for message in ("", "{", "[]", "5", "null", '{"type": 5}', "[" * 100_000, '"\\ud800"'):
-            assert (await error_of(socket, message))["code"] == "invalid_event", message
+        half = '{"type":"session.update","session":{"type":"realtime","\\ud800":1}}'
+        named = '{"type": "no.such.event", "event_id": "\\ud800"}'
+        lone = '{"type": "conversation.item.retrieve", "item_id": "\\ud800"}'
+        nan = '{"type":"session.update","session":{"type":"realtime","max_output_tokens":NaN}}'
+        deep = '{"type":"session.update","session":{"type":"realtime","tracing":%s}}'
+        deep = deep % ("[" * 950 + "]" * 950)
+        ends = ("", "{", "[]", "5", "null", '{"type": 5}', "[" * 100_000, '"\\ud800"')
+        for message in (*ends, half, named, lone, nan, deep):
+            assert (await error_of(socket, message))["code"] == "invalid_event", message[:90]
         odd = json.dumps({"type": "response.cancel", "event_id": {"a": 1}})
         assert (await error_of(socket, odd))["event_id"] is None
-        lone = '{"type": "conversation.item.retrieve", "item_id": "\\ud800"}'
-        assert (await error_of(socket, lone))["code"] == "item_not_found"
-        nan = '{"type":"session.update","session":{"type":"realtime","max_output_tokens":NaN}}'
-        assert (await error_of(socket, nan))["code"] == "invalid_type"
 
 
 async def test_what_is_no_message_closes(address: str) -> None:
@@ -167,6 +172,79 @@ async def test_sessions_end(address: str, monkeypatch: pytest.MonkeyPatch) -> No
         expired = json.loads(await socket.recv())
         assert expired["error"]["code"] == "session_expired"
         assert (await closed(socket))[0] == 1001
+
+
+async def test_one_session_takes_not_every_place(address: str, script: Script) -> None:
+    script.hold["transcribe"] = asyncio.Event()
+    async with talk(address) as talking:
+        await talking.configure(audio={"input": {"turn_detection": None}})
+        for _ in range(20):
+            await talking.append(silence(0.2))
+            await talking.send("input_audio_buffer.commit")
+        failed = await talking.until("conversation.item.input_audio_transcription.failed")
+        assert failed["error"]["code"] == "overloaded"
+        assert script.working["transcribe"] == 1
+        script.hold["transcribe"].set()
+        name = "conversation.item.input_audio_transcription.completed"
+        while len(talking.of(name)) < 16:
+            await talking.next()
+
+
+async def test_a_reply_that_is_cut_often_is_kept_as_cut_last(address: str, script: Script) -> None:
+    script.reply = "One two three four five."
+    async with talk(address) as talking:
+        await talking.configure(e3rg={"user": "ann"})
+        await talking.say()
+        response = await talking.reply()
+        item, turn = response["output"][0]["id"], talking.of("response.e3rg.timings")[0]["turn"]
+        await asyncio.sleep(1.1)  # until it was heard
+        script.hold["remember"] = asyncio.Event()
+        before = sum(name == "remember" for name, _ in script.calls)
+        for end in [*range(500), 400]:
+            cut = {"item_id": item, "content_index": 0, "audio_end_ms": end}
+            await talking.send("conversation.item.truncate", **cut)
+        while len(talking.of("conversation.item.truncated")) < 501:
+            await talking.next()
+        script.hold["remember"].set()
+        await talking.send("conversation.item.retrieve", item_id=item)
+        kept = (await talking.until("conversation.item.retrieved"))["item"]["content"][0]
+    assert sum(name == "remember" for name, _ in script.calls) - before < 5
+    async with httpx.AsyncClient(base_url=address) as client:
+        reply = (await client.get(f"/v1/turns/{turn}")).json()["text"]
+    assert reply == kept["transcript"] == script.episodes[-1].reply != ""
+
+
+async def test_a_flood_of_words_is_bounded(address: str, script: Script) -> None:
+    part = {"type": "input_text", "text": "word " * 700}
+    async with talk(address) as talking:
+        item = {"type": "message", "role": "user", "content": [part] * 16}
+        await talking.send("conversation.item.create", item=item)
+        assert (await talking.until("error"))["error"]["code"] == "text_too_long"
+        for _ in range(5):
+            await talking.say(part["text"])
+        assert (await talking.reply())["status"] == "completed"
+        utterance = next(what for name, what in script.calls if name == "understanding")
+        assert len(utterance.text) <= 4_000  # type: ignore[attr-defined]
+        item = {"type": "message", "role": "system", "content": [part]}
+        for _ in range(5):
+            await talking.send("conversation.item.create", item=item)
+        failed = await talking.reply()
+        assert failed["status_details"]["error"]["code"] == "instructions_too_long"
+
+
+async def test_what_is_said_after_a_fault_is_heard(
+    address: str, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = [Started(0), Stopped(500, silence(0.5, 16_000))]
+    monkeypatch.setattr(SpeechInput, "feed", lambda *_: said * 3)
+    script.hold["dialogue"] = asyncio.Event()
+    async with talk(address) as talking:
+        detection = {"type": "server_vad", "interrupt_response": False}
+        await talking.configure(audio={"input": {"turn_detection": detection}})
+        await talking.append(silence(0.1))
+        error = (await talking.until("error"))["error"]
+        assert error["code"] == "conversation_already_has_active_response"
+        assert len(talking.of("input_audio_buffer.committed")) == 3
 
 
 class Deaf(WebSocket):

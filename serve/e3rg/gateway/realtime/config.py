@@ -13,8 +13,11 @@ from e3rg.emotions.table import ListenerPolicy
 from e3rg.errors import E3RGError
 from e3rg.gateway.bodies import Id, Strict, User, Voice, parse, unsupported
 
+MAX_INSTRUCTIONS = 16_000
+"""Characters."""
+
 _Ms = Annotated[int, Field(ge=0, le=10_000)]
-_Instructions = Annotated[str, Field(max_length=16_000)]
+_Instructions = Annotated[str, Field(max_length=MAX_INSTRUCTIONS)]
 _Tokens = Annotated[int, Field(ge=1, le=4096)] | Literal["inf"]
 _Modalities = Annotated[list[Literal["text", "audio"]], Field(min_length=1, max_length=1)]
 

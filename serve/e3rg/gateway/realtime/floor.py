@@ -12,7 +12,7 @@ from e3rg.errors import E3RGError
 from e3rg.gateway.realtime.config import ResponseParams
 from e3rg.gateway.realtime.events import Event, event
 from e3rg.gateway.realtime.heard import keep_heard
-from e3rg.gateway.realtime.hearing import transcribe
+from e3rg.gateway.realtime.hearing import not_understood, transcribe
 from e3rg.gateway.realtime.items import Conversation, Item
 from e3rg.gateway.realtime.plan import Context, plan
 from e3rg.gateway.realtime.response import CancelReason, Response
@@ -24,6 +24,8 @@ from e3rg.turn.request import TurnRequest
 _TAIL_S = 0.2
 """So little left unheard is as good as heard."""
 _CLOSE_S = 30.0
+_MAX_HEARING = 16
+"""Items of one session whose words are looked for, or wait for it."""
 
 
 class Floor:
@@ -44,6 +46,9 @@ class Floor:
         self._quiet: float | None = None
         self._held: set[asyncio.Task[None]] = set()
         self._hearing: dict[str, asyncio.Task[None]] = {}
+        self._ear = asyncio.Lock()  # one session takes one place of all sessions' recogniser
+        self._cuts: dict[str, tuple[Response | None, str]] = {}
+        self._cutting: asyncio.Task[None] | None = None
 
     @property
     def response(self) -> Response | None:
@@ -70,7 +75,7 @@ class Floor:
             item = response.item
             if playing and item is not None and item.spoken is not None and item.turn is not None:
                 reply = item.spoken.until(self._transport.heard_s)
-                self._hold(keep_heard(self._services, response, item.turn, reply))
+                self._keep(response, item.turn, reply)
         for task in tuple(self._hearing.values()):
             task.cancel()
         while self._held:
@@ -111,10 +116,14 @@ class Floor:
             event("conversation.item.done", item=item.to_json(), previous_item_id=before)
         )
 
-    def transcribe(self, item: Item) -> None:
+    async def transcribe(self, item: Item) -> None:
         """Find an item's words in the background, and tell them."""
-        work = transcribe(self._services, self._transport, item, tell=True)
-        self._hearing[item.id] = hearing = self._hold(work)
+        if len(self._hearing) >= _MAX_HEARING:
+            message = f"{_MAX_HEARING} items wait to be transcribed; commit more slowly"
+            error = E3RGError("overloaded", message, status=503)
+            await self._transport.send(not_understood(item, error))
+            return
+        self._hearing[item.id] = hearing = self._hold(self._hear(item, tell=True))
         hearing.add_done_callback(lambda _: self._hearing.pop(item.id, None))
 
     def respond(
@@ -148,7 +157,7 @@ class Floor:
             elif may_wait:
                 return False
             else:
-                await transcribe(self._services, self._transport, item, tell=told)
+                await self._hear(item, tell=told)
             return True
 
         async def prepare() -> tuple[TurnRequest, Item | None]:
@@ -211,7 +220,7 @@ class Floor:
         else:
             response = None
         if item.turn is not None:
-            self._hold(keep_heard(self._services, response, item.turn, item.parts[0].text))
+            self._keep(response, item.turn, item.parts[0].text)
         if item.id in self.items:
             await self._transport.send(
                 event(
@@ -221,6 +230,22 @@ class Floor:
                     audio_end_ms=end_ms,
                 )
             )
+
+    async def _hear(self, item: Item, *, tell: bool) -> None:
+        async with self._ear:
+            await transcribe(self._services, self._transport, item, tell=tell)
+
+    def _keep(self, response: Response | None, turn: str, reply: str) -> None:
+        """Remember of a reply what was heard; of many cuts of one reply the last counts."""
+        self._cuts[turn] = response or self._cuts.get(turn, (None, ""))[0], reply
+        if self._cutting is None or self._cutting.done():
+            self._cutting = self._hold(self._cut())
+
+    async def _cut(self) -> None:
+        while self._cuts:
+            turn = next(iter(self._cuts))
+            response, reply = self._cuts.pop(turn)
+            await keep_heard(self._services, response, turn, reply)
 
     def _hold(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

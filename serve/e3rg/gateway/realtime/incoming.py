@@ -77,6 +77,13 @@ async def read_item(fields: Any, limits: TurnConfig, audio_format: AudioFormat) 
         message = parse(_Message, fields, strict=True)
     except E3RGError as error:
         raise E3RGError(error.code, error.message, param=f"item.{error.param}") from error
+    chars = sum(len(part.text or "") + len(part.transcript or "") for part in message.content)
+    if chars > limits.max_text_chars:
+        raise E3RGError(
+            "text_too_long",
+            f"item.content has {chars} characters; at most {limits.max_text_chars} are taken",
+            param="item.content",
+        )
     parts = [
         await _part(message.role, content, f"item.content.{index}", limits, audio_format)
         for index, content in enumerate(message.content)
@@ -118,12 +125,6 @@ async def _part(
     if text is None:
         raise _missing(f"{param}.{field}")
     if role != "user":
-        if len(text) > limits.max_text_chars:
-            raise E3RGError(
-                "text_too_long",
-                f"{param}.{field} has {len(text)} characters; at most {limits.max_text_chars}",
-                param=f"{param}.{field}",
-            )
         return Part(kind, text)
     return Part(kind, clean_text(text, limits.max_text_chars, limits.languages, f"{param}.{field}"))
 

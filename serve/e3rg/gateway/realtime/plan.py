@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from e3rg.emotions.types import Delivery
+from e3rg.errors import E3RGError
 from e3rg.gateway.conversation import Resumed
 from e3rg.gateway.new_turn import new_turn
-from e3rg.gateway.realtime.config import ResponseParams, Settings
+from e3rg.gateway.realtime.config import MAX_INSTRUCTIONS, ResponseParams, Settings
 from e3rg.gateway.realtime.items import Item, lines, pending
 from e3rg.gateway.realtime.wanted import Wanted
 from e3rg.gateway.services import Services
@@ -61,7 +62,7 @@ async def plan(
         The turn, and the item whose words the turn itself will find.
 
     Raises:
-        E3RGError: ``unknown_voice``.
+        E3RGError: ``unknown_voice`` or ``instructions_too_long``.
     """
     wanted, limits = Wanted(context.settings, params), services.profile.turn
     said = pending(items)
@@ -73,7 +74,7 @@ async def plan(
             alone = item
     audio = _voice(said)
     frames = _frames(said)
-    text = " ".join(item.text for item in said if item.text)
+    text = " ".join(item.text for item in said if item.text)[-limits.max_text_chars :]
     identity = context.earlier.identity
     if wanted.voice is not None:
         identity = replace(identity, voice=await find_voice(services, wanted.voice, "voice"))
@@ -122,7 +123,15 @@ def _history(
 
 def _instructions(wanted: Wanted, items: list[Item]) -> str:
     told = [item.text for item in items if item.role == "system"]
-    return " ".join(filter(None, [wanted.instructions.strip(), *told]))
+    instructions = " ".join(filter(None, [wanted.instructions.strip(), *told]))
+    if len(instructions) > MAX_INSTRUCTIONS:
+        raise E3RGError(
+            "instructions_too_long",
+            f"the instructions and the system's items have {len(instructions)} characters; at most "
+            f"{MAX_INSTRUCTIONS} are taken",
+            param="instructions",
+        )
+    return instructions
 
 
 def _voice(said: list[Item]) -> Pcm | None:

@@ -234,11 +234,17 @@ class RealtimeSession:
             found = await asyncio.to_thread(self._input.feed, pcm)
         else:
             found = self._input.feed(pcm)
+        fault: E3RGError | None = None
         for change in found:
-            if isinstance(change, Started):
-                await self._speech_started(change)
-            else:
-                await self._speech_stopped(change)
+            try:
+                if isinstance(change, Started):
+                    await self._speech_started(change)
+                else:
+                    await self._speech_stopped(change)
+            except E3RGError as error:  # what was said after it is heard all the same
+                fault = fault or error
+        if fault is not None:
+            raise fault
 
     async def _speech_started(self, change: Started) -> None:
         self._speech_item = new_id("item")
@@ -279,11 +285,12 @@ class RealtimeSession:
         )
         await self._floor.add_complete(item)
         if not responds and self._state.settings.audio.input.transcription is not None:
-            self._floor.transcribe(item)
+            await self._floor.transcribe(item)
 
     async def _input_item(self, fields: dict[str, Any]) -> Item:
         if fields.get("type") == "item_reference":
             return self._floor.items.get(fields.get("id"))
+        await asyncio.sleep(0)  # a hundred long texts are checked; others get a word in between
         return await self._read_item(fields)
 
     async def _read_item(self, fields: Any) -> Item:

@@ -232,6 +232,18 @@ async def test_a_flood_of_words_is_bounded(address: str, script: Script) -> None
         assert failed["status_details"]["error"]["code"] == "instructions_too_long"
 
 
+async def test_minutes_of_sound_in_one_event_are_refused(address: str) -> None:
+    g711 = base64.b64encode(bytes(8_000 * 121)).decode()  # two minutes and a second
+    async with talk(address) as talking:
+        await talking.configure(audio={"input": {"format": {"type": "audio/pcmu"}}})
+        await talking.send("input_audio_buffer.append", audio=g711)
+        assert (await talking.until("error"))["error"]["code"] == "audio_too_long"
+        content = [{"type": "input_audio", "audio": g711}]
+        item = {"type": "message", "role": "user", "content": content}
+        await talking.send("conversation.item.create", item=item)
+        assert (await talking.until("error"))["error"]["code"] == "audio_too_long"
+
+
 async def test_what_is_said_after_a_fault_is_heard(
     address: str, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,16 +107,9 @@ async def _part(
     if kind == "input_audio":
         if content.audio is None:
             raise _missing(f"{param}.audio")
-        sound = read_audio(content.audio, audio_format, f"{param}.audio")
+        sound = read_audio(content.audio, audio_format, limits.max_audio_s, f"{param}.audio")
         resampler = Resampler(SPEECH_INPUT_RATE)
         pcm = Pcm(resampler.feed(sound) + resampler.flush(), SPEECH_INPUT_RATE)
-        if pcm.seconds > limits.max_audio_s:
-            raise E3RGError(
-                "audio_too_long",
-                f"{param}.audio lasts {pcm.seconds:.0f} s; at most {limits.max_audio_s:.0f} s are "
-                "taken",
-                param=f"{param}.audio",
-            )
         if not pcm.samples:
             raise E3RGError("audio_empty", f"{param}.audio is empty", param=f"{param}.audio")
         return Part(kind, audio=pcm)
@@ -129,18 +122,25 @@ async def _part(
     return Part(kind, clean_text(text, limits.max_text_chars, limits.languages, f"{param}.{field}"))
 
 
-def read_audio(value: Any, audio_format: AudioFormat, param: str = "audio") -> Pcm:
+def read_audio(value: Any, audio_format: AudioFormat, max_s: float, param: str = "audio") -> Pcm:
     """Base64 text as PCM16 at the format's rate.
 
     Raises:
-        E3RGError: ``invalid_value``.
+        E3RGError: ``invalid_value``, or ``audio_too_long`` beyond ``max_s`` seconds.
     """
     data = decoded(value) if isinstance(value, str) else None
     if data is None:
         raise E3RGError(
             "invalid_value", f"{param} is not base64 text of {audio_format}", param=param
         )
-    return decode(data, audio_format)
+    pcm = decode(data, audio_format)
+    if pcm.seconds > max_s:
+        raise E3RGError(
+            "audio_too_long",
+            f"{param} lasts {pcm.seconds:.0f} s; at most {max_s:.0f} s are taken at once",
+            param=param,
+        )
+    return pcm
 
 
 async def read_still(value: Any, param: str = "image") -> bytes:

@@ -150,7 +150,8 @@ class RealtimeSession:
 
     async def _append(self, message: Event) -> None:
         audio_format = self._state.settings.audio.input.format.type
-        await self._hear(read_audio(message.get("audio"), audio_format))
+        most = self._services.profile.turn.max_audio_s
+        await self._hear(read_audio(message.get("audio"), audio_format, most))
 
     async def _commit(self, message: Event) -> None:
         await self._committed(self._input.commit())

@@ -18,6 +18,7 @@ import asyncio
 import json
 import random
 import statistics
+import sys
 import threading
 import time
 from contextlib import ExitStack
@@ -146,6 +147,8 @@ async def measure(address: str, replicas: Replicas, count: int, video: bool) -> 
                 before = await asyncio.to_thread(replicas.level)
             for _ in range(_PER_SESSION):
                 results.append(await interrupt(connection, replicas, chance))
+                done = sum("silence" in each for each in results)
+                print(f"\r{done} of {count} interrupted", end="", file=sys.stderr, flush=True)
             if await whole(connection) != "completed":
                 raise SystemExit("a turn after the interruptions did not complete")
     await asyncio.to_thread(Idle(replicas).run)

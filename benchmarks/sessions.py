@@ -14,6 +14,7 @@ import asyncio
 import base64
 import difflib
 import re
+import sys
 from contextlib import ExitStack
 from typing import Any
 
@@ -82,6 +83,7 @@ async def measure(
         console.print("before:", await asyncio.to_thread(replicas.level))
         for number in range(sequential):
             replies.append(await one(client, SAID[number % len(SAID)]))
+            print(f"\r{number + 1} of {sequential} sessions", end="", file=sys.stderr, flush=True)
         await asyncio.to_thread(Idle(replicas).run)
         console.print(f"after {sequential} sessions:", await asyncio.to_thread(replicas.level))
         for _ in range(rounds):

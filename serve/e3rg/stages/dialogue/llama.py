@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 # Tokens of a prompt that are read at once: a reply can be stopped only after each batch of them, so
 # they bound how long an interruption waits for this stage.
-_PROMPT_BATCH = 48
+_PROMPT_BATCH = 16
 # More than a chat template adds to each message, and than it writes by itself.
 _MESSAGE_TOKENS, _TEMPLATE_TOKENS = 16, 64
 # llama.cpp's own mark for no seed (LLAMA_DEFAULT_SEED in include/llama.h).

@@ -144,8 +144,9 @@ async def test_what_a_listener_takes_beyond(client: openai.AsyncOpenAI, script: 
     assert REPLY in [message.content for message in prompt(script).messages]
     named = await ask(client, model="e3rg-clara")
     assert (named.model, named.model_extra["e3rg"]["identity"]) == ("e3rg-clara", "clara")
-    with pytest.raises(openai.BadRequestError, match="name one of them"):
+    with pytest.raises(openai.BadRequestError, match="send one of them") as caught:
         await ask(client, model="e3rg-clara", extra_body={"e3rg": more})
+    assert (caught.value.code, caught.value.param) == ("identity_conflict", "e3rg.identity")
 
 
 async def test_a_face_and_a_voice(client: openai.AsyncOpenAI, script: Script) -> None:

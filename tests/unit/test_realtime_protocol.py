@@ -313,6 +313,11 @@ async def test_a_recorded_conversation_is_taken_up(address: str, script: Script)
         await talking.reply()
     async with talk(address, "e3rg-mei") as talking:
         assert talking.seen[0]["session"]["model"] == "e3rg-mei"
+        refused = (await talking.configure(e3rg={"identity": "henry"}))["error"]
+        assert (refused["code"], refused["param"]) == (
+            "identity_conflict",
+            "session.e3rg.identity",
+        )
         await talking.configure(**about)
         await talking.say("She is better.")
         await talking.reply()

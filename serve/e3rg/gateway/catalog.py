@@ -38,6 +38,27 @@ class Model:
     kind: Kind
     identity: str | None = None
 
+    def listener(self, asked: str | None, param: str) -> str | None:
+        """Who listens, where a request names a model and may name an identity too.
+
+        Args:
+            asked: the request's identity.
+            param: its field's name.
+
+        Returns:
+            An identity's id; None where neither names one.
+
+        Raises:
+            E3RGError: ``identity_conflict`` (400).
+        """
+        if self.identity is not None and asked not in {None, self.identity}:
+            raise E3RGError(
+                "identity_conflict",
+                f"model {self.id} is the listener {self.identity}, not {asked!r}; send one of them",
+                param=param,
+            )
+        return self.identity or asked
+
 
 class Catalog:
     """Looks models up by name.
@@ -74,20 +95,32 @@ class Catalog:
                 model is of another kind; param ``model``.
         """
         true = self._aliases.get(name, name)
-        model = self._stages.get(true) or next((m for m in await self.list() if m.id == true), None)
+        model = self._stages.get(true) or await self._listener(true)
+        if model is not None and (not kinds or model.kind in kinds):
+            return model
+        fitting = [m.id for m in await self.list() if not kinds or m.kind in kinds]
         if model is None:
-            fitting = [m.id for m in await self.list() if not kinds or m.kind in kinds]
             raise E3RGError(
                 "model_not_found",
                 f"there is no model {name[:64]!r}; use one of {', '.join(fitting[:12])}",
                 param="model",
                 status=404,
             )
-        if kinds and model.kind not in kinds:
-            fitting = [m.id for m in await self.list() if m.kind in kinds]
-            raise E3RGError(
-                "model_not_supported",
-                f"{name[:64]!r} is a {model.kind} model; here use one of {', '.join(fitting[:12])}",
-                param="model",
-            )
-        return model
+        raise E3RGError(
+            "model_not_supported",
+            f"{name[:64]!r} is a {model.kind} model; here use one of {', '.join(fitting[:12])}",
+            param="model",
+        )
+
+    async def _listener(self, name: str) -> Model | None:
+        """A listener by its true name; of all identities only that one is read."""
+        if name == LISTENER:
+            return Model(LISTENER, "listener")
+        prefix, _, identity = name.partition("-")
+        if prefix != LISTENER:
+            return None
+        try:
+            found = await asyncio.to_thread(self._identities.get, identity)
+        except E3RGError:
+            return None
+        return Model(name, "listener", found.id)

@@ -102,7 +102,7 @@ async def _take_up(
         E3RGError: ``unknown_identity``.
     """
     new, old = settings.e3rg, before.e3rg
-    listener = new.identity or model.identity
+    listener = model.listener(new.identity, "session.e3rg.identity")
     if earlier is None or (new.conversation, new.user) != (old.conversation, old.user):
         return await resume(services, new.conversation, new.user, listener)
     if new.identity == old.identity:

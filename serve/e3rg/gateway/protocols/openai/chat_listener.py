@@ -64,6 +64,7 @@ async def read_turn(
         E3RGError: naming the field and the fix.
     """
     more = body.e3rg or Extension()
+    listener = model.listener(more.identity, "e3rg.identity")
     if not isinstance(body.response_format, TextFormat | None):
         raise unsupported("response_format", "a listener talks; ask the chat model for JSON")
     speaking = _speaking(body)
@@ -77,14 +78,7 @@ async def read_turn(
     instructions = _instructions(body)
     history = await _history(services, body.messages[:-1], more.user)
     said = await _said(services, last, f"messages.{len(body.messages) - 1}.content")
-    if model.identity is not None and more.identity not in {None, model.identity}:
-        raise E3RGError(
-            "conflicting_identity",
-            f"the model {model.id} is another listener than {more.identity!r}; name one of them",
-            param="e3rg.identity",
-        )
-    asked_for = more.identity or model.identity
-    resumed = await resume(services, more.conversation, more.user, asked_for)
+    resumed = await resume(services, more.conversation, more.user, listener)
     identity = resumed.identity
     voice = voice_name(speaking.voice) if speaking is not None else None
     if voice is not None:

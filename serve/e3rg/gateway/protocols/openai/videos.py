@@ -160,13 +160,7 @@ async def _job(body: VideoBody, services: Services) -> VideoJob:
         )
     prompt = clean_text(body.prompt, limits.max_text_chars, limits.languages, "prompt")
     model = await services.catalog.find(body.model, "listener")
-    if model.identity is not None and body.identity not in (None, model.identity):
-        raise E3RGError(
-            "identity_conflict",
-            f"model {model.id} is the listener {model.identity}, not {body.identity}; send one",
-            param="identity",
-        )
-    identity = await services.listener(model.identity or body.identity)
+    identity = await services.listener(model.listener(body.identity, "identity"))
     return VideoJob(
         id=new_id("video"),
         created=time.time(),

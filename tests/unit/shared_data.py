@@ -13,5 +13,5 @@ def shared(name: str) -> Path:
     default = Path(__file__).resolve().parents[3] / "shared"
     path = Path(os.environ.get("E3RG_SHARED", default)) / "data" / name
     if not path.is_file():
-        pytest.skip(f"shared data not found: {path} (set E3RG_SHARED)")
+        pytest.skip(f"other people's data, not in the repository: {path} (set E3RG_SHARED)")
     return path

@@ -31,7 +31,7 @@ def free_port() -> int:
 @pytest.fixture
 def turn(tmp_path: Path) -> Iterator[str]:
     if TURNSERVER is None:
-        pytest.skip("no turnserver (coturn) on this machine")
+        pytest.skip("coturn, a system service, is not installed; .ci/run installs it")
     port = free_port()
     options = (
         f"-n -p {port} --listening-ip=127.0.0.1 --relay-ip=127.0.0.1 --allow-loopback-peers "

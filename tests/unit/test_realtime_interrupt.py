@@ -54,9 +54,7 @@ def newest_prompt(script: Script) -> DialogueRequest:
 
 
 async def until_idle(script: Script) -> None:
-    async with asyncio.timeout(10):
-        while not script.idle:
-            await asyncio.sleep(0.01)
+    await script.until_idle()
 
 
 async def stop_in_speech(talking: Talk, script: Script) -> None:
@@ -135,6 +133,12 @@ async def test_a_reply_that_is_still_played_is_cut_too(
         "conversation.item.truncate", item_id=item, content_index=0, audio_end_ms=3_000_000
     )
     assert (await talking.next())["error"]["param"] == "audio_end_ms"
+    # Of a reply that nobody heard, memory keeps what the person said and no word of the answer.
+    await talking.send("conversation.item.truncate", item_id=item, content_index=0, audio_end_ms=0)
+    async with asyncio.timeout(10):
+        while script.episodes[-1].reply != "":
+            await asyncio.sleep(0.02)
+    assert script.episodes[-1].text == "I lost my dog."
 
 
 async def test_speech_interrupts(

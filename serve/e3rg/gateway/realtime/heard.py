@@ -28,7 +28,7 @@ async def keep_heard(services: Services, response: Response | None, turn: str, r
     try:
         record = await services.turns.set_reply(turn, reply)
         emotion = record.detail.get("emotion") if record is not None else None
-        if record is not None and record.user is not None and emotion and reply:
+        if record is not None and record.user is not None and emotion:
             episode = Episode(
                 id=record.id,
                 user=record.user,

@@ -77,6 +77,18 @@ class Script:
     def idle(self) -> bool:
         return not any(self.working.values())
 
+    async def until_working(self, stage: str, calls: int = 1, wait_s: float = 20) -> None:
+        """Return when so many calls of a stage are in work."""
+        async with asyncio.timeout(wait_s):
+            while self.working.get(stage, 0) < calls:
+                await asyncio.sleep(0.01)
+
+    async def until_idle(self, wait_s: float = 20) -> None:
+        """Return when no stage works; what is held stays held, so that leaving alone ends it."""
+        async with asyncio.timeout(wait_s):
+            while not self.idle:
+                await asyncio.sleep(0.01)
+
     def stages(self) -> Stages:
         return Stages(Understanding(self), Memory(self), Dialogue(self), Speech(self), Avatar(self))
 

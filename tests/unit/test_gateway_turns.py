@@ -142,9 +142,7 @@ async def test_leaving_before_one_answer_stops_the_work(
 ) -> None:
     script.hold["dialogue"] = asyncio.Event()
     task = asyncio.create_task(ask(client))
-    async with asyncio.timeout(5):
-        while not script.working.get("dialogue"):
-            await asyncio.sleep(0.01)
+    await script.until_working("dialogue")
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await idle(client)
@@ -154,9 +152,7 @@ async def test_leaving_before_one_answer_stops_the_work(
 async def test_full_is_said_with_503(client: httpx.AsyncClient, script: Script) -> None:
     script.hold["dialogue"] = asyncio.Event()
     running = [asyncio.create_task(ask(client, reply_with="text")) for _ in range(3)]
-    async with asyncio.timeout(5):
-        while script.working.get("dialogue", 0) < 3:
-            await asyncio.sleep(0.01)
+    await script.until_working("dialogue", 3)
     refused = await ask(client)
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "overloaded")
     assert int(refused.headers["retry-after"]) > 0

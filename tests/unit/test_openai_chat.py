@@ -250,18 +250,15 @@ async def test_leaving_stops_the_turn(
 ) -> None:
     script.hold["dialogue"] = asyncio.Event()
     asking = [asyncio.create_task(ask(client, stream=stream)) for _ in range(2)]
-    async with asyncio.timeout(5):
-        while script.working.get("dialogue", 0) < 2:
-            await asyncio.sleep(0.01)
+    await script.until_working("dialogue", 2)
     with pytest.raises(openai.InternalServerError) as caught:
         await ask(client)
     assert (caught.value.status_code, caught.value.code) == (503, "overloaded")
     for task in asking:
         task.cancel()
+    await script.until_idle()
+    script.hold["dialogue"].set()
     async with asyncio.timeout(10):
-        while not script.idle:  # what it waits for never comes: leaving alone ended it
-            await asyncio.sleep(0.01)
-        script.hold["dialogue"].set()
         while True:  # until the places are given back, after what was cut short is recorded
             try:
                 answer = await ask(client)

@@ -110,9 +110,7 @@ async def test_leaving_stops_the_work(tmp_path: Path, monkeypatch: pytest.Monkey
     script.hold["embed"] = asyncio.Event()
     async with client_of(script.stages(), tmp_path, monkeypatch, max_calls=1) as client:
         asking = asyncio.create_task(client.embeddings.create(model=MODEL, input="Hello"))
-        async with asyncio.timeout(5):
-            while not script.working.get("embed"):
-                await asyncio.sleep(0.01)
+        await script.until_working("embed")
         with pytest.raises(openai.InternalServerError) as caught:
             await client.embeddings.create(model=MODEL, input="Hello")
         assert (caught.value.status_code, caught.value.code) == (503, "overloaded")

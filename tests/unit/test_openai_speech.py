@@ -13,7 +13,7 @@ from typing import Any, get_args
 import jiwer
 import openai
 import pytest
-from openai_kit import client_of
+from openai_kit import at_rest, client_of, refuses_when_full
 from scripted import RATE, Script
 from test_sound_encoder import decoded
 
@@ -62,12 +62,7 @@ def spoken(script: Script) -> list[SpeechRequest]:
 
 
 async def idle(client: openai.AsyncOpenAI, script: Script) -> None:
-    """Nothing works, and every place can be taken again."""
-    async with asyncio.timeout(10):
-        while not script.idle:
-            await asyncio.sleep(0.01)
-    script.hold.clear()
-    await asyncio.gather(*(say(client, "Yes.") for _ in range(3)))
+    await at_rest(script, lambda: say(client, "Yes."), 3)
 
 
 @pytest.mark.parametrize("sound_format", FORMATS)
@@ -135,9 +130,7 @@ async def test_leaving_before_the_first_sound(client: openai.AsyncOpenAI, script
                 await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        async with asyncio.timeout(5):
-            while not script.idle:
-                await asyncio.sleep(0.01)
+        await script.until_idle()
     await idle(client, script)
 
 
@@ -288,15 +281,8 @@ async def test_a_voice_that_fails_midway_breaks_the_stream(
 
 
 async def test_full_is_said_with_503(client: openai.AsyncOpenAI, script: Script) -> None:
-    script.hold["speech"] = asyncio.Event()
-    running = [asyncio.create_task(say(client)) for _ in range(3)]
-    async with asyncio.timeout(5):
-        while script.working.get("speech", 0) < 3:
-            await asyncio.sleep(0.01)
-    with pytest.raises(openai.InternalServerError, match="places are taken"):
-        await say(client)
-    script.hold["speech"].set()
-    assert all(await asyncio.gather(*running))
+    answers = await refuses_when_full(script, "speech", lambda: say(client), 3)
+    assert all(answers)
 
 
 def test_lines_stay_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import httpx
 import jiwer
 import openai
 import pytest
-from openai_kit import client_of
+from openai_kit import at_rest, client_of, refuses_when_full
 from scripted import Script
 from shared_data import shared
 from sounds import RATE, noise, pcm, read, samples, tone
@@ -71,12 +71,7 @@ def listened(script: Script) -> list[ListenRequest]:
 
 
 async def idle(client: openai.AsyncOpenAI, script: Script) -> None:
-    """Nothing works, and every place can be taken again."""
-    async with asyncio.timeout(10):
-        while not script.idle:
-            await asyncio.sleep(0.01)
-    script.hold.clear()
-    await asyncio.gather(*(hear(client) for _ in range(3)))
+    await at_rest(script, lambda: hear(client), 3)
 
 
 async def test_json(client: openai.AsyncOpenAI, script: Script) -> None:
@@ -166,15 +161,8 @@ async def test_whoever_leaves_stops_the_work(client: openai.AsyncOpenAI, script:
 
 
 async def test_full_is_said_with_503(client: openai.AsyncOpenAI, script: Script) -> None:
-    script.hold["listen"] = asyncio.Event()
-    running = [asyncio.create_task(hear(client)) for _ in range(3)]
-    async with asyncio.timeout(20):
-        while script.working.get("listen", 0) < 3:
-            await asyncio.sleep(0.01)
-    with pytest.raises(openai.InternalServerError, match="places are taken"):
-        await hear(client)
-    script.hold["listen"].set()
-    assert all(answer.text for answer in await asyncio.gather(*running))
+    answers = await refuses_when_full(script, "listen", lambda: hear(client), 3)
+    assert all(answer.text for answer in answers)
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,7 @@ async def web(address: str) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def busy(script: Script, stage: str) -> None:
-    async with asyncio.timeout(10):
-        while not script.working.get(stage):
-            await asyncio.sleep(0.01)
+    await script.until_working(stage)
 
 
 async def test_a_video_from_beginning_to_end(
@@ -133,9 +131,7 @@ async def test_deleting_stops_the_work(client: AsyncOpenAI, script: Script) -> N
     video = await client.videos.create(prompt=PROMPT)
     await busy(script, "speech")
     await client.videos.delete(video.id)
-    async with asyncio.timeout(5):
-        while not script.idle:
-            await asyncio.sleep(0.01)
+    await script.until_idle()
     script.hold.clear()
     done = await client.videos.create_and_poll(prompt=PROMPT, **POLL)
     assert done.status == "completed"

@@ -100,15 +100,11 @@ async def replicas(tmp_path: Path, script: Script) -> AsyncIterator[Replicas]:
 
 
 async def busy(script: Script, stage: str) -> None:
-    async with asyncio.timeout(10):
-        while not script.working.get(stage):
-            await asyncio.sleep(0.01)
+    await script.until_working(stage)
 
 
 async def idle(script: Script) -> None:
-    async with asyncio.timeout(10):
-        while not script.idle:
-            await asyncio.sleep(0.01)
+    await script.until_idle()
 
 
 async def test_a_job_becomes_a_clip_and_its_pictures(replicas: Replicas, script: Script) -> None:

@@ -1,10 +1,10 @@
-"""A real system for a benchmark: `e3rg up` on a free port, and a look into its replicas."""
+"""A real system for benchmarks and tests: `e3rg up`, and a look into its replicas."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,41 +19,92 @@ import psutil
 import ray
 from ray import serve
 
+from e3rg.listen import free_port
+
 STAGES = ("understanding", "memory", "dialogue", "speech", "avatar")
 _START_S = 240
 
 
+@dataclass(frozen=True)
+class Server:
+    """A running system.
+
+    Attributes:
+        address: where it answers.
+        data: its data folder.
+        process: `e3rg up`; everything else is its children.
+    """
+
+    address: str
+    data: Path
+    process: psutil.Process
+
+    def metric(self, name: str) -> float:
+        """Sum of a metric's samples."""
+        text = httpx.get(f"{self.address}/metrics", timeout=30).text
+        return sum(
+            float(line.rsplit(" ", 1)[1])
+            for line in text.splitlines()
+            if line.split("{")[0].split(" ")[0] == name
+        )
+
+    def kill(self) -> None:
+        """End all its processes at once, as a power cut does."""
+        family = [*self.process.children(recursive=True), self.process]
+        for member in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.kill()
+        psutil.wait_procs(family, timeout=30)
+
+
+@contextmanager
+def launched(folder: Path, profile: str = "local") -> Iterator[Server]:
+    """`e3rg up` on a free port with its data in a folder; stopped when the block ends.
+
+    Raises:
+        RuntimeError: with the end of its log, if it does not start; or if it leaves processes.
+    """
+    port = free_port("127.0.0.1", 0)
+    log = folder / "up.log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "e3rg.cli", "up", "--profile", profile, "--port", str(port)],
+            env={**os.environ, "E3RG_DATA": str(folder / "data")},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    server = Server(f"http://127.0.0.1:{port}", folder / "data", psutil.Process(process.pid))
+    try:
+        due = time.monotonic() + _START_S
+        while not _ready(server.address):
+            if process.poll() is not None or time.monotonic() > due:
+                raise RuntimeError(f"the system did not start:\n{log.read_text()[-4000:]}")
+            time.sleep(1)
+        yield server
+    finally:
+        children = server.process.children(recursive=True) if process.poll() is None else []
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout=90)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        _, alive = psutil.wait_procs(children, timeout=30)
+        for child in alive:
+            child.kill()
+    if alive:
+        raise RuntimeError(f"left running: {[child.name() for child in alive]}")
+
+
 @contextmanager
 def system(profile: str) -> Iterator[str]:
-    """Start a system with data of its own; it is stopped when the block ends.
+    """Start a system with data of its own; it is stopped, and they go, when the block ends.
 
     Yields:
         Its address.
     """
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = int(listener.getsockname()[1])
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "up.log"
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "e3rg.cli", "up", "--profile", profile, "--port", str(port)],
-                env={**os.environ, "E3RG_DATA": str(Path(folder) / "data")},
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        address = f"http://127.0.0.1:{port}"
-        try:
-            due = time.monotonic() + _START_S
-            while not _ready(address):
-                if process.poll() is not None or time.monotonic() > due:
-                    raise SystemExit(f"the system did not start:\n{log.read_text()[-3000:]}")
-                time.sleep(1)
-            yield address
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(timeout=90)
+    with tempfile.TemporaryDirectory() as folder, launched(Path(folder), profile) as server:
+        yield server.address
 
 
 def _ready(address: str) -> bool:
@@ -96,6 +147,20 @@ class Replicas:
         """The stages that work on something, and on how much."""
         active = {stage: seen["active"] for stage, seen in self.activity().items()}
         return {stage: count for stage, count in active.items() if count}
+
+    def wait_idle(self, timeout: float = 10) -> None:
+        """Return when no stage works on anything."""
+        due = time.monotonic() + timeout
+        while busy := self.busy():
+            assert time.monotonic() < due, f"still working for nobody: {busy}"
+            time.sleep(0.05)
+
+    def process(self, server: Server, name: str) -> psutil.Process:
+        """The process of a deployment's replica."""
+        for process in server.process.children(recursive=True):
+            if f"ServeReplica:e3rg:{name}" in " ".join(process.cmdline()[:1]):
+                return process
+        raise LookupError(f"no replica of {name}")
 
     def level(self) -> Level:
         """What they hold now."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import difflib
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,21 +14,9 @@ import pytest
 from conftest import Replicas, Server
 from openai import AsyncOpenAI
 from openai.resources.realtime.realtime import AsyncRealtimeConnection
-
-from e3rg.media.encode import encode_audio
-from e3rg.media.types import Pcm
+from sessions import SAID, alike, heard
 
 RATE = 24_000
-SAID = (
-    "I lost my dog yesterday.",
-    "I got the job that I wanted!",
-    "My neighbour brought me soup.",
-    "Somebody broke into our flat.",
-    "I am afraid of my exam tomorrow.",
-    "My best friend forgot my birthday.",
-    "We are going to have a baby!",
-    "I feel so alone in this city.",
-)
 
 
 @asynccontextmanager
@@ -80,22 +66,10 @@ def transcript(events: list[Any]) -> str:
     )
 
 
-def words(text: str) -> list[str]:
-    return re.findall(r"[a-z']+", text.lower())
-
-
-async def heard(server: Server, data: bytes) -> str:
+async def heard_from(server: Server, data: bytes) -> str:
     """What Whisper hears in a reply."""
-    audio = encode_audio(Pcm(data, RATE), "wav")
     async with AsyncOpenAI(base_url=f"{server.address}/v1", api_key="none") as client:
-        answer = await client.audio.transcriptions.create(
-            model="whisper-1", file=("reply.wav", audio)
-        )
-    return answer.text
-
-
-def alike(one: str, two: str) -> float:
-    return difflib.SequenceMatcher(None, words(one), words(two)).ratio()
+        return await heard(client, data)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +92,7 @@ async def test_a_voice_is_heard_and_answered_by_voice(server: Server, speech: by
     assert "what your country can do for you" in said.transcript
     assert seen[-1].response.status == "completed"
     reply = transcript(seen)
-    assert alike(await heard(server, sound(seen)), reply) > 0.7, reply
+    assert alike(await heard_from(server, sound(seen)), reply) > 0.7, reply
 
 
 async def test_an_interruption_stops_every_stage(
@@ -143,12 +117,8 @@ async def test_an_interruption_stops_every_stage(
         assert len(sound(seen)) > RATE
 
 
-def tasks(replicas: Replicas) -> dict[str, int]:
-    return {stage: replicas.activity(stage)["tasks"] for stage in ("dialogue", "speech")}
-
-
 async def test_sessions_do_not_cross(server: Server, replicas: Replicas) -> None:
-    before = await asyncio.to_thread(tasks, replicas)
+    before = (await asyncio.to_thread(replicas.level)).tasks
 
     async def one(text: str) -> tuple[str, bytes]:
         async with session(server, max_output_tokens=30) as connection:
@@ -161,13 +131,13 @@ async def test_sessions_do_not_cross(server: Server, replicas: Replicas) -> None
     replies += await asyncio.gather(*map(one, SAID))
     told = [reply for reply, _ in replies]
     for index, (reply, data) in enumerate(replies):
-        back = await heard(server, data)
+        back = await heard_from(server, data)
         mine = alike(back, reply)
         assert mine > 0.6, f"{reply!r} was spoken as {back!r}"
         others = [alike(back, other) for other in told if other != reply]
         assert mine >= max(others, default=0.0), f"reply {index} sounds like another's"
     await asyncio.to_thread(replicas.wait_idle)
-    after = await asyncio.to_thread(tasks, replicas)
+    after = (await asyncio.to_thread(replicas.level)).tasks
     assert all(after[stage] <= before[stage] + 2 for stage in before), (before, after)
 
 

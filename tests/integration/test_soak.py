@@ -30,7 +30,7 @@ def test_fifty_turns_leave_nothing(server: Server, replicas: Replicas) -> None:
         if number == WARM_UP:
             replicas.wait_idle()
             before = measure(server, replicas)
-            tasks = {stage: replicas.activity(stage)["tasks"] for stage in STAGES}
+            tasks = replicas.level().tasks
         events = turn(
             server.address,
             json={"text": f"I lost my dog, day {number}.", "max_tokens": 14, "user": "soak"},
@@ -45,6 +45,6 @@ def test_fifty_turns_leave_nothing(server: Server, replicas: Replicas) -> None:
     for name in NAMES:
         assert after[name][1] <= before[name][1] + 2, f"threads of {name}: {before} {after}"
         assert after[name][2] <= before[name][2] + 2, f"files of {name}: {before} {after}"
-    for stage in STAGES:
-        assert replicas.activity(stage)["tasks"] <= tasks[stage] + 1
+    for stage, count in replicas.level().tasks.items():
+        assert count <= tasks[stage] + 1
     assert set(Path(tempfile.gettempdir()).glob("e3rg-*")) <= temporary

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import socket
 import sqlite3
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import openai
-import psutil
 import pytest
+from _system import Server, launched
 from openai import OpenAI
 
 from e3rg.identities.store import BUILTIN
@@ -27,53 +20,17 @@ pytestmark = [
     pytest.mark.timeout(1500),
 ]
 
-_START_S = 300
 _FILM_S = 300
 
 
-@contextmanager
-def system(folder: Path) -> Iterator[OpenAI]:
-    """`e3rg up` on a free port; at the end it is killed with all its processes, at once."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    log = folder / "up.log"
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "e3rg.cli", "up", "--port", str(port)],
-            env={**os.environ, "E3RG_DATA": str(folder / "data")},
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    address = f"http://127.0.0.1:{port}"
-    try:
-        due = time.monotonic() + _START_S
-        while not _ready(address):
-            if process.poll() is not None or time.monotonic() > due:
-                pytest.fail(f"the system did not start:\n{log.read_text()[-4000:]}")
-            time.sleep(1)
-        yield OpenAI(base_url=f"{address}/v1", api_key="x")
-    finally:
-        watched = psutil.Process(process.pid)
-        family = [*watched.children(recursive=True), watched]
-        for member in family:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                member.kill()
-        process.wait()
-        psutil.wait_procs(family, timeout=30)
-
-
-def _ready(address: str) -> bool:
-    try:
-        return httpx.get(f"{address}/readyz", timeout=30).status_code == 200
-    except httpx.HTTPError:
-        return False
+def client_of(server: Server) -> OpenAI:
+    return OpenAI(base_url=f"{server.address}/v1", api_key="x")
 
 
 def test_a_job_survives_a_restart(tmp_path: Path) -> None:
     portrait = BUILTIN / "henry" / "portrait.jpg"
-    with system(tmp_path) as client:
+    with launched(tmp_path) as server:
+        client = client_of(server)
         asked = client.videos.create(
             prompt="I lost my dog yesterday.",
             seconds="12",
@@ -86,10 +43,12 @@ def test_a_job_survives_a_restart(tmp_path: Path) -> None:
             time.sleep(0.1)
         with pytest.raises(openai.ConflictError):
             client.with_options(max_retries=0).videos.download_content(asked.id)
+        server.kill()
     with contextlib.closing(sqlite3.connect(tmp_path / "data" / "e3rg.db")) as records:
         found = records.execute("SELECT status, attempts, seed FROM video_jobs").fetchall()
     assert found == [("in_progress", 1, 7)]
-    with system(tmp_path) as client:
+    with launched(tmp_path) as server:
+        client = client_of(server)
         again = client.videos.retrieve(asked.id)
         assert again.status in {"queued", "in_progress"}
         assert [video.id for video in client.videos.list()] == [asked.id]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -74,6 +74,61 @@ class GatewayConfig(_Strict):
     ] = False
 
 
+class AccessConfig(_Strict):
+    """Who may use the API."""
+
+    mode: Annotated[
+        Literal["open", "keys"],
+        Field(description="open: everybody who reaches it, on loopback only; keys: API keys"),
+    ] = "open"
+    cache_s: Annotated[
+        float, Field(ge=0, le=5, description="a revoked key works for so many seconds at most")
+    ] = 2.0
+
+
+class AdmissionConfig(_Strict):
+    """What the system has room for, over all gateway replicas; see admission/contracts.py."""
+
+    capacity: dict[str, Annotated[float, Field(gt=0)]] = Field(
+        default_factory=lambda: {
+            "understanding": 16.0,
+            "memory": 16.0,
+            "dialogue": 8.0,
+            "speech": 8.0,
+            "avatar": 200.0,
+        },
+        description="pool: units in use at once; turns, voices and so on, frames per second for "
+        "avatar",
+    )
+    max_queue: Annotated[int, Field(ge=0, description="requests that wait, of all tenants")] = 64
+    queue_s: Annotated[float, Field(ge=0, description="the longest wait in the queue")] = 5.0
+    degrade_s: Annotated[
+        float, Field(ge=0, description="after so much waiting less is given, where allowed")
+    ] = 1.0
+    lease_s: Annotated[
+        float, Field(gt=0, description="leases of a gateway replica that is silent end after")
+    ] = 10.0
+    max_tenants: Annotated[int, Field(ge=1, description="tenants whose state is kept")] = 10_000
+    limits: dict[str, Any] = Field(
+        default_factory=dict, description="of tenants that have none of their own, see Limits"
+    )
+
+
+class TelemetryConfig(_Strict):
+    """What is told to whoever runs the system."""
+
+    otlp_endpoint: Annotated[
+        str | None, Field(description="base address of an OTLP/HTTP collector; None for no traces")
+    ] = None
+    trace_ratio: Annotated[float, Field(ge=0, le=1)] = 1.0
+    log_content: Annotated[
+        bool, Field(description="words of speakers and listeners may be logged")
+    ] = False
+    max_tenant_labels: Annotated[
+        int, Field(ge=0, description="tenants with metrics of their own; others are merged")
+    ] = 20
+
+
 class TurnConfig(_Strict):
     """Limits and defaults of one turn."""
 
@@ -93,6 +148,9 @@ class Profile(_Strict):
 
     name: str
     gateway: GatewayConfig = GatewayConfig()
+    access: AccessConfig = AccessConfig()
+    admission: AdmissionConfig = AdmissionConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
     turn: TurnConfig = TurnConfig()
     aliases: dict[str, str] = Field(
         default_factory=dict, description="further model names that clients may use"

@@ -33,6 +33,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from e3rg.errors import E3RGError
 from e3rg.records.database import Base, Database
+from e3rg.tenancy import LOCAL
 
 MAX_ATTEMPTS = 3
 _UNFINISHED = ("queued", "in_progress")
@@ -46,6 +47,7 @@ class VideoJob(Base):
 
     Attributes:
         id: the job.
+        tenant: whose.
         created: Unix time, seconds; also of ``completed`` (done or failed) and ``expires`` (of its
             files).
         model: true name of the listener's model.
@@ -72,6 +74,7 @@ class VideoJob(Base):
     )
 
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    tenant: Mapped[str] = mapped_column(String(48), default=LOCAL, index=True)
     created: Mapped[float] = mapped_column(Float)
     model: Mapped[str] = mapped_column(String(128))
     prompt: Mapped[str] = mapped_column(Text)

@@ -12,6 +12,7 @@ from sqlalchemy import JSON, Float, Index, String, Text, delete, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from e3rg.records.database import Base, Database
+from e3rg.tenancy import LOCAL
 
 
 class TurnRecord(Base):
@@ -19,6 +20,7 @@ class TurnRecord(Base):
 
     Attributes:
         id: the turn.
+        tenant: whose.
         conversation: its conversation.
         user: the speaker's name for the caller, or None.
         identity: the listener's id.
@@ -33,6 +35,7 @@ class TurnRecord(Base):
     __table_args__ = (Index("turns_by_conversation", "conversation", "created"),)
 
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    tenant: Mapped[str] = mapped_column(String(48), default=LOCAL, index=True)
     conversation: Mapped[str] = mapped_column(String(64))
     user: Mapped[str | None] = mapped_column(String(256), index=True)
     identity: Mapped[str] = mapped_column(String(64))

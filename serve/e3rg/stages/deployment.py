@@ -19,7 +19,8 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException
 from ray.serve.handle import DeploymentHandle
 
-from e3rg import deadline
+from e3rg import attribution, deadline
+from e3rg.attribution import Hop
 from e3rg.config import StageConfig
 from e3rg.engines import load_engine
 from e3rg.errors import E3RGError
@@ -43,21 +44,24 @@ class StageDeployment:
             "tasks": len(asyncio.all_tasks()),
         }
 
-    async def call(self, method: str, due: float | None, *arguments: Any) -> Any:
+    async def call(self, method: str, hop: Hop, *arguments: Any) -> Any:
         """Call a method of the engine by a deadline."""
+        attribution.adopt(hop.attribution)
         with self._counted():
-            async with deadline.bounded(due):
+            async with deadline.bounded(hop.due):
                 return await getattr(self.engine, method)(*arguments)
 
     async def iterate(
-        self, source: AsyncGenerator[Any, None], due: float | None
+        self, source: AsyncGenerator[Any, None], hop: Hop
     ) -> AsyncGenerator[Any, None]:
         """Pass on an engine's stream; it is closed with this one, or at the deadline."""
+        # Serve runs each call in a task of its own.
+        attribution.adopt(hop.attribution)
         with self._counted():
             async with contextlib.aclosing(source):
                 while True:
                     # A context variable set across a yield would leak into the consumer's context.
-                    async with deadline.bounded(due):
+                    async with deadline.bounded(hop.due):
                         try:
                             item = await anext(source)
                         except StopAsyncIteration:
@@ -122,7 +126,7 @@ class StageClient:
         self._stage = stage
 
     async def _call(self, method: str, *arguments: Any) -> Any:
-        return await self._await(self._handle.call.remote(method, deadline.current(), *arguments))
+        return await self._await(self._handle.call.remote(method, attribution.hop(), *arguments))
 
     async def _await(self, response: Any) -> Any:
         try:
@@ -134,7 +138,7 @@ class StageClient:
             raise self._translate(error) from error
 
     async def _stream(self, method: str, argument: Any) -> AsyncGenerator[Any, None]:
-        response = getattr(self._streaming, method).remote(argument, deadline.current())
+        response = getattr(self._streaming, method).remote(argument, attribution.hop())
         try:
             async for item in response:
                 yield item

@@ -10,6 +10,7 @@ from e3rg.emotions.types import Delivery
 from e3rg.identities.types import Identity
 from e3rg.media.types import Pcm
 from e3rg.messages import Message
+from e3rg.tenancy import LOCAL
 
 
 class Modality(StrEnum):
@@ -27,6 +28,7 @@ class TurnRequest:
     Attributes:
         id: unique id of the turn.
         conversation: id of the conversation.
+        tenant: whose speaker, identity and memory these are.
         user: who speaks, or None for nobody known (then nothing is remembered).
         identity: the listener.
         text: typed words; None when only audio was given.
@@ -60,6 +62,7 @@ class TurnRequest:
     audio: Pcm | None = None
     frames: tuple[bytes, ...] = ()
     history: tuple[Message, ...] = ()
+    tenant: str = LOCAL
     user: str | None = None
     reply_with: Modality = Modality.VIDEO
     policy: ListenerPolicy = ListenerPolicy.EMPATHISE

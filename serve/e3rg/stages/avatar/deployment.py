@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import cast
 
+from e3rg.attribution import Hop
 from e3rg.config import StageConfig
 from e3rg.emotions.types import Delivery
 from e3rg.identities.types import PortraitRef
@@ -20,11 +21,9 @@ class AvatarDeployment(StageDeployment):
     def __init__(self, config: StageConfig) -> None:
         super().__init__(ENGINES, config)
 
-    async def render(
-        self, request: RenderRequest, due: float | None
-    ) -> AsyncGenerator[VideoChunk, None]:
+    async def render(self, request: RenderRequest, hop: Hop) -> AsyncGenerator[VideoChunk, None]:
         """See AvatarEngine."""
-        async for chunk in self.iterate(self.engine.render(request), due):
+        async for chunk in self.iterate(self.engine.render(request), hop):
             yield chunk
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
+from e3rg.attribution import Hop
 from e3rg.config import StageConfig
 from e3rg.stages.deployment import StageClient, StageDeployment
 from e3rg.stages.dialogue.coalesce import coalesce
@@ -17,11 +18,9 @@ class DialogueDeployment(StageDeployment):
     def __init__(self, config: StageConfig) -> None:
         super().__init__(ENGINES, config)
 
-    async def stream(
-        self, request: DialogueRequest, due: float | None
-    ) -> AsyncGenerator[TextDelta, None]:
+    async def stream(self, request: DialogueRequest, hop: Hop) -> AsyncGenerator[TextDelta, None]:
         """See DialogueEngine."""
-        async for delta in self.iterate(coalesce(self.engine.stream(request)), due):
+        async for delta in self.iterate(coalesce(self.engine.stream(request)), hop):
             yield delta
 
 

@@ -8,6 +8,7 @@ from e3rg.config import StageConfig
 from e3rg.stages.deployment import StageClient, StageDeployment
 from e3rg.stages.memory.engine import Embeddings, Episode, MemoryQuery, Retrieval
 from e3rg.stages.memory.registry import ENGINES
+from e3rg.tenancy import LOCAL
 
 
 class MemoryDeployment(StageDeployment):
@@ -32,6 +33,6 @@ class MemoryClient(StageClient):
         """See MemoryEngine."""
         return cast(Embeddings, await self._call("embed", texts))
 
-    async def forget(self, user: str) -> int:
+    async def forget(self, user: str, tenant: str = LOCAL) -> int:
         """See MemoryEngine."""
-        return cast(int, await self._call("forget", user))
+        return cast(int, await self._call("forget", user, tenant))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from e3rg.emotions.types import Emotion
+from e3rg.tenancy import LOCAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Episode:
     Attributes:
         id: unique.
         user: whose it is.
+        tenant: whose user that is.
         conversation: where it was said.
         text: what the user said.
         reply: what was answered.
@@ -53,6 +55,7 @@ class Episode:
     emotion: str
     created: float
     similarity: float = 0.0
+    tenant: str = LOCAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class MemoryQuery:
     Attributes:
         text: the speaker's words.
         user: whose episodes may be seen, or None for none. The engine filters, never the caller.
+        tenant: whose user that is.
         conversation: episodes of this conversation are left out (they are in the prompt already).
         emotion: prefers exemplars of like emotion, when it is known.
         exemplars: how many exemplars at most.
@@ -74,6 +78,7 @@ class MemoryQuery:
     emotion: Emotion | None = None
     exemplars: int = 2
     episodes: int = 2
+    tenant: str = LOCAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,6 @@ class MemoryEngine(Protocol):
         """Embed texts as ``retrieve`` embeds its query; each is cut to the model's window."""
         ...
 
-    async def forget(self, user: str) -> int:
-        """Erase all episodes of a user; returns how many."""
+    async def forget(self, user: str, tenant: str = LOCAL) -> int:
+        """Erase all episodes of a tenant's user; returns how many."""
         ...

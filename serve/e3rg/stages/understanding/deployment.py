@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import cast
 
+from e3rg.attribution import Hop
 from e3rg.config import StageConfig
 from e3rg.emotions.types import Emotion
 from e3rg.media.types import Pcm
@@ -24,11 +25,9 @@ class UnderstandingDeployment(StageDeployment):
     def __init__(self, config: StageConfig) -> None:
         super().__init__(ENGINES, config)
 
-    async def listen(
-        self, request: ListenRequest, due: float | None
-    ) -> AsyncGenerator[HeardSegment, None]:
+    async def listen(self, request: ListenRequest, hop: Hop) -> AsyncGenerator[HeardSegment, None]:
         """See UnderstandingEngine."""
-        async for segment in self.iterate(self.engine.listen(request), due):
+        async for segment in self.iterate(self.engine.listen(request), hop):
             yield segment
 
 

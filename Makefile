@@ -24,6 +24,7 @@ run: setup  ## Set up, get the models, start the listener
 
 test: clients  ## Set up, get the models, run all tests
 	@.venv/bin/e3rg models pull
+	@.venv/bin/e3rg models pull --profile multilingual
 	@exec .venv/bin/python -m pytest
 
 lint: setup-dev  ## Check style and types

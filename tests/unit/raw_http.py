@@ -78,6 +78,16 @@ async def talk(address: str, data: bytes, *, end: bool = False) -> bytes:
             return b""
 
 
+async def first_answer(reader: asyncio.StreamReader) -> bytes:
+    """Read one answer of a known length, and no further.
+
+    What follows may be a reset: a server that closes while its client still sends cannot do better,
+    and a reader that waits for the end would lose the answer with it.
+    """
+    head = await reader.readuntil(b"\r\n\r\n")
+    return head + await reader.readexactly(int(parsed(head).headers["content-length"]))
+
+
 async def ask(address: str, data: bytes, *, end: bool = False) -> Answer:
     """Send a request, and parse the answer to it."""
     return parsed(await talk(address, data, end=end))

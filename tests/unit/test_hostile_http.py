@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 import pytest_asyncio
-from raw_http import Answer, ask, connection, parsed, request, talk
+from raw_http import Answer, ask, connection, first_answer, parsed, request, talk
 from scripted import Script
 
 from e3rg.config import GatewayConfig, TurnConfig, load_profile
@@ -344,7 +344,7 @@ async def test_large_bodies_are_cut_off(world: World) -> None:
 async def test_bodies_that_drip(world: World, kind: str) -> None:
     async with asyncio.timeout(20), connection(world.address) as (reader, writer):
         writer.write(request("POST", "/v1/turns", b"", kind, length=100_000))
-        answering = asyncio.create_task(reader.read())
+        answering = asyncio.create_task(first_answer(reader))
         while not answering.done():
             writer.write(b"a" if kind != FORM else part(b"a", b"a"))
             await asyncio.wait({answering}, timeout=0.05)

@@ -10,6 +10,7 @@ from typing import Any
 
 import uvicorn
 
+from e3rg.admission.contracts import Admission
 from e3rg.config import Profile, StageConfig
 from e3rg.engines import load_engine
 from e3rg.gateway.http import build_app
@@ -70,9 +71,11 @@ async def local_server(
 
 
 @asynccontextmanager
-async def served(profile: Profile, stages: Stages) -> AsyncIterator[str]:
+async def served(
+    profile: Profile, stages: Stages, admission: Admission | None = None
+) -> AsyncIterator[str]:
     """Serve given stages on a free port of the loopback interface."""
-    app = build_app(Services.create(profile, stages))
+    app = build_app(Services.create(profile, stages, admission))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         server = uvicorn.Server(

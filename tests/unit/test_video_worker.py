@@ -13,8 +13,10 @@ import pytest
 from scripted import REPLY, Script
 from test_jobs import job
 
+from e3rg.admission.controller import AdmissionController
 from e3rg.config import load_profile
 from e3rg.errors import E3RGError
+from e3rg.gateway.admitting import Admitter, ProfileLimits
 from e3rg.gateway.turns import TurnRunner
 from e3rg.gateway.videos.progress import Progress
 from e3rg.gateway.videos.videos import Videos
@@ -24,7 +26,9 @@ from e3rg.media.clips import ClipStore
 from e3rg.media.probe import measure_skew
 from e3rg.records.database import Database
 from e3rg.records.jobs import MAX_ATTEMPTS, JobStore, VideoJob
+from e3rg.records.ledger import UsageLedger
 from e3rg.records.turns import TurnStore
+from e3rg.records.usage import UsageRow
 from e3rg.stages.avatar.engine import RenderRequest
 from e3rg.stages.dialogue.engine import DialogueRequest
 from e3rg.turn.events import TextDelta, VideoFrames
@@ -39,9 +43,12 @@ class Replica:
         self.database = Database(f"sqlite:///{folder / 'records.db'}")
         self.turns = TurnStore(self.database)
         identities = IdentityStore(folder / "identities")
-        self.runner = TurnRunner(
-            script.stages(), self.turns, ClipStore(folder / "clips", keep=1), places
-        )
+        config = load_profile("local").admission
+        self.database.create(UsageRow)
+        self.admission = AdmissionController(config, UsageLedger(self.database))
+        self.admitter = Admitter(self.admission, ProfileLimits(config), config)
+        clips = ClipStore(folder / "clips", keep=1)
+        self.runner = TurnRunner(script.stages(), self.turns, clips, places, self.admitter)
         limits = load_profile("local").turn
         made = Videos.create(self.database, folder / "videos", self.runner, identities, limits)
         jobs = JobStore(self.database, clock=lambda: self.now())
@@ -64,6 +71,8 @@ class Replica:
             self.closed = True
             await self.videos.worker.close()
             await self.runner.close()
+            await self.admitter.close()
+            await self.admission.close()
             self.database.close()
 
     async def until(self, video: str, *states: str) -> VideoJob:

@@ -22,8 +22,10 @@ from e3rg.gateway.protocols.openai import (
     transcriptions,
     videos,
 )
+from e3rg.gateway.rate_headers import RateHeaders
 from e3rg.gateway.realtime import routes as realtime
 from e3rg.gateway.services import Services
+from e3rg.gateway.time_limit import TimeLimit
 from e3rg.gateway.uploads import MAX_JSON_BYTES, BodyLimit
 from e3rg.gateway.webrtc import routes as webrtc
 
@@ -65,6 +67,8 @@ def build_app(services: Services, *, proxied: bool = False) -> FastAPI:
     faults.install(app)
     limit = services.profile.turn.max_upload_bytes + MAX_JSON_BYTES
     app.add_middleware(BodyLimit, limit=limit, timeout_s=services.profile.gateway.body_timeout_s)
+    app.add_middleware(TimeLimit, limits=services.profile.turn)
+    app.add_middleware(RateHeaders)
     app.add_middleware(Methods)
     app.add_middleware(SameOrigin)
     app.add_middleware(faults.RequestId, answered=not proxied)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-import time
 
 from e3rg.config import TurnConfig
 from e3rg.gateway.ids import new_id
+from e3rg.gateway.time_limit import due
 from e3rg.identities.types import Identity
 from e3rg.turn.request import TurnRequest
 
@@ -34,7 +34,7 @@ def new_turn(
         id=new_id("turn"),
         conversation=conversation or new_id("conv"),
         identity=identity,
-        deadline=time.time() + limits.timeout_s if deadline is None else deadline,
+        deadline=due(limits) if deadline is None else deadline,
         # Motion takes seeds below 2**31.
         seed=random.getrandbits(31) if seed is None else seed % 2**31,
         reply_seed=seed,

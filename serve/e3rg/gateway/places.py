@@ -12,8 +12,16 @@ class Place:
     """The right to do one thing; given back once, however often it is released."""
 
     def __init__(self, release: Callable[[], None]) -> None:
-        self._release: Callable[[], None] | None = release
+        self._releases = [release]
         self._used = False
+        self._released = False
+
+    def attach(self, release: Callable[[], None]) -> None:
+        """Give back something more with it; at once if it is given back already."""
+        if self._released:
+            release()
+        else:
+            self._releases.append(release)
 
     def use(self) -> None:
         """Something runs on it now, and will release it."""
@@ -26,9 +34,9 @@ class Place:
 
     def release(self) -> None:
         """Give it back."""
-        if self._release is not None:
-            self._release()
-            self._release = None
+        self._released = True
+        while self._releases:
+            self._releases.pop()()
 
     def __enter__(self) -> Place:
         self.use()

@@ -13,7 +13,9 @@ from typing import Any
 
 import av
 
+from e3rg.admission.contracts import Priority
 from e3rg.errors import E3RGError
+from e3rg.gateway.admitting import Admitter
 from e3rg.gateway.places import Place, Places
 from e3rg.gateway.wire import emotion_json, memory_json, usage_json
 from e3rg.media.clips import ClipStore
@@ -56,11 +58,20 @@ class TurnRunner:
         stages: where the work is done.
         turns: where turns are recorded.
         clips: where finished replies are kept.
-        places: turns at once; one more is refused with ``overloaded``.
+        places: turns at once in this replica; one more is refused with ``overloaded``.
+        admitter: gives leases, over all replicas.
     """
 
-    def __init__(self, stages: Stages, turns: TurnStore, clips: ClipStore, places: int) -> None:
+    def __init__(
+        self,
+        stages: Stages,
+        turns: TurnStore,
+        clips: ClipStore,
+        places: int,
+        admitter: Admitter,
+    ) -> None:
         self._stages = stages
+        self._admitter = admitter
         self._turns = turns
         self._clips = clips
         self._places = Places(places, metrics.ACTIVE.set)
@@ -86,11 +97,12 @@ class TurnRunner:
         place: Place,
         outcome: Outcome | None = None,
         clip_at: Path | None = None,
+        priority: Priority | None = None,
     ) -> AsyncGenerator[TurnEvent, None]:
-        """Run a turn; closing the generator cancels it, and the place is given back at its end.
+        """Run a turn once there is room for it.
 
-        The last event is sent after the clip and the record are stored, so that both can be read
-        as soon as it is seen.
+        Closing the generator cancels it; its place is given back at its end. The last event is sent
+        after the clip and the record are stored, so that both can be read as soon as it is seen.
 
         Args:
             request: what is asked.
@@ -98,11 +110,21 @@ class TurnRunner:
             outcome: filled with what it leaves behind.
             clip_at: where the clip is kept; otherwise among those of all turns, of which the
                 newest are kept.
+            priority: its class; the tenant's own if None.
+
+        Raises:
+            E3RGError: before the first event, as Admitter.turn.
         """
+        outcome = outcome or Outcome()
         place.use()
+        try:
+            request = await self._admitter.turn(request, place, priority)
+        except BaseException:
+            place.release()
+            outcome.settled.set()
+            raise
         turn = Turn(self._stages, request)
         clip = _Clip(clip_at)
-        outcome = outcome or Outcome()
         finishing: asyncio.Task[None] | None = None
         self._running.add(turn)
         try:
@@ -227,6 +249,7 @@ def _record(turn: Turn, failure: E3RGError | None) -> TurnRecord:
     detail: dict[str, Any] = {
         "usage": usage_json(state.usage),
         "timings": state.timings,
+        "finish_reason": state.finish_reason,
         "memory": memory_json(state.retrieval),
         "degraded": [asdict(degraded) for degraded in state.degraded],
         "error": failure.to_json()["error"] if failure else None,

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from sqlalchemy import create_engine, event
+from sqlalchemy import CursorResult, create_engine, event
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import DeclarativeBase, Session
@@ -115,3 +115,8 @@ def _connect(url: str) -> Engine:
             connection.execute("PRAGMA busy_timeout=5000")
 
     return engine
+
+
+def changed(result: Any) -> bool:
+    """Whether a statement changed any row."""
+    return cast("CursorResult[Any]", result).rowcount > 0

@@ -12,11 +12,10 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from sqlalchemy import (
     ColumnElement,
-    CursorResult,
     Float,
     Index,
     Integer,
@@ -32,7 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from e3rg.errors import E3RGError
-from e3rg.records.database import Base, Database
+from e3rg.records.database import Base, Database, changed
 from e3rg.tenancy import LOCAL
 
 MAX_ATTEMPTS = 3
@@ -298,7 +297,7 @@ class JobStore:
     async def remove(self, job: str) -> bool:
         """Delete a job, whatever its state; False if there is none."""
         query = delete(VideoJob).where(VideoJob.id == job)
-        return await self._database.run(lambda session: _changed(session.execute(query)))
+        return await self._database.run(lambda session: changed(session.execute(query)))
 
     async def states(self) -> dict[str, Keep]:
         """All jobs (as many as ``keep`` and ``waiting`` allow), and what of their files is kept."""
@@ -335,7 +334,7 @@ class JobStore:
             .values(**values)
             .execution_options(synchronize_session=False)
         )
-        return await self._database.run(lambda session: _changed(session.execute(query)))
+        return await self._database.run(lambda session: changed(session.execute(query)))
 
 
 def invalid_after(after: str) -> E3RGError:
@@ -349,7 +348,3 @@ def invalid_after(after: str) -> E3RGError:
 
 def _free(now: float) -> ColumnElement[bool]:
     return and_(VideoJob.status.in_(_UNFINISHED), VideoJob.lease <= now)
-
-
-def _changed(result: Any) -> bool:
-    return cast("CursorResult[Any]", result).rowcount > 0

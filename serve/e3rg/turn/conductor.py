@@ -10,7 +10,9 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 
+from e3rg import attribution
 from e3rg.deadline import bounded
 from e3rg.emotions.table import listener_delivery
 from e3rg.emotions.types import Category, Delivery, Emotion
@@ -19,6 +21,7 @@ from e3rg.stages.memory.engine import MemoryQuery, Retrieval
 from e3rg.stages.understanding.engine import Utterance
 from e3rg.turn.calls import MEMORY_S, call
 from e3rg.turn.events import (
+    Degraded,
     EmotionRecognized,
     MemoryUsed,
     TranscriptReady,
@@ -85,6 +88,12 @@ class Turn:
             await asyncio.wait({self._driver})
 
     async def _drive(self) -> None:
+        request = self.request
+        # This task, and all that it starts, works for this turn.
+        who = attribution.current()
+        attribution.adopt(
+            replace(who, tenant=request.tenant, user=request.user, work=request.metered)
+        )
         try:
             async with bounded(self.request.deadline):
                 await self._run()
@@ -111,8 +120,10 @@ class Turn:
         await self._progress.emit(
             TurnCreated(request.id, request.conversation, request.identity.id)
         )
+        if (less := request.concession) is not None:
+            await self._progress.concede(Degraded(less.wanted, less.given, less.code, less.reason))
         async with asyncio.TaskGroup() as group:
-            if request.reply_with is Modality.VIDEO:
+            if request.reply_with is Modality.VIDEO and not request.still:
                 group.create_task(prepare(self._progress))
             text = self.state.text = await self._hear()
             emotion, delivery = await self._understand(text)

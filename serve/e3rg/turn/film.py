@@ -42,6 +42,9 @@ class Film:
         delivery = self._delivery
         previous = self._progress.request.previous
         still: Still | None = None
+        if self._progress.request.still and (still := await self._freeze(delivery, None)) is None:
+            await _drain(spoken)
+            return
         while (chunk := await spoken.get()) is not None:
             clock = MediaClock(chunk.audio.sample_rate, FPS)
             first = chunk.first_sample // clock.samples_per_frame
@@ -90,15 +93,17 @@ class Film:
             self._progress.spend(video_frames=len(frames.packets))
             await self._progress.emit(frames)
 
-    async def _freeze(self, delivery: Delivery, error: E3RGError) -> Still | None:
+    async def _freeze(self, delivery: Delivery, error: E3RGError | None) -> Still | None:
+        """One picture in place of frames; told unless it was conceded before the turn began."""
         try:
             still = await call(
                 "avatar", self._progress.stages.avatar.still(self._portrait, delivery), _RENDER_S
             )
-        except E3RGError:
-            await self._progress.degrade(Modality.VIDEO, Modality.AUDIO, error)
+        except E3RGError as fault:
+            await self._progress.degrade(Modality.VIDEO, Modality.AUDIO, error or fault)
             return None
-        await self._progress.degrade(Modality.VIDEO, "still", error)
+        if error is not None:
+            await self._progress.degrade(Modality.VIDEO, "still", error)
         return still
 
     @property

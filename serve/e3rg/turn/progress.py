@@ -59,7 +59,10 @@ class Progress:
         if not self.request.may_degrade or error.code == "deadline_exceeded":
             raise error
         log.warning("turn %s: no %s: %s", self.request.id, wanted, error.message)
-        degraded = Degraded(str(wanted), str(given), error.code, error.message)
+        await self.concede(Degraded(str(wanted), str(given), error.code, error.message))
+
+    async def concede(self, degraded: Degraded) -> None:
+        """Say that from here on the reply is less than was asked for."""
         self.state.degraded.append(degraded)
         await self.emit(degraded)
 

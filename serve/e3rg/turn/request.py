@@ -22,6 +22,16 @@ class Modality(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Concession:
+    """What a turn gives up before it begins; the fields are those of events.Degraded."""
+
+    wanted: str
+    given: str
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class TurnRequest:
     """What somebody said, and how the answer shall be given.
 
@@ -51,7 +61,10 @@ class TurnRequest:
         max_sentences: the reply ends after so many sentences, so that it never ends in the midst
             of one; a small model does not stop by itself.
         deadline: Unix time at which the turn ends, done or not.
+        still: the video is one picture, with the sound.
+        concession: told as the turn begins.
         may_degrade: give less than asked, and say so, when a stage cannot deliver.
+        work: id that is admitted and metered, where a turn is tried more than once.
     """
 
     id: str
@@ -78,4 +91,12 @@ class TurnRequest:
     speed: float = 1.0
     instructions: str = ""
     max_sentences: int = 4
+    still: bool = False
+    concession: Concession | None = None
     may_degrade: bool = True
+    work: str = ""
+
+    @property
+    def metered(self) -> str:
+        """The id under which it is admitted and its usage is recorded."""
+        return self.work or self.id

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
@@ -19,11 +18,13 @@ from e3rg.gateway import wire
 from e3rg.gateway.bodies import Id, Seed, Strict, User, parse
 from e3rg.gateway.conversation import resume
 from e3rg.gateway.encoding import encoded
+from e3rg.gateway.idempotency import fingerprint
 from e3rg.gateway.intake import clean_text
 from e3rg.gateway.new_turn import new_turn
 from e3rg.gateway.places import Place
 from e3rg.gateway.services import Services
 from e3rg.gateway.streaming import sse_event
+from e3rg.gateway.time_limit import check_limit, due
 from e3rg.gateway.uploads import is_form, read_body, refuse_other_files, saved
 from e3rg.media.mux import FragmentedMp4Muxer
 from e3rg.media.types import Clip
@@ -61,41 +62,63 @@ class TurnBody(Strict):
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that was read; its files are open as long as the stack that it was read with."""
+
+    body: TurnBody
+    files: dict[str, UploadFile]
+
+    async def fingerprint(self) -> str:
+        """What is asked for, in one word."""
+        return await fingerprint(self.body.model_dump_json(), self.files)
+
+
+@dataclass(frozen=True, slots=True)
 class Accepted:
-    """A request that was read, and the place that it holds."""
+    """A request that was checked and decoded, and the place that it holds."""
 
     body: TurnBody
     request: TurnRequest
     place: Place
 
 
-async def read_turn(request: Request, services: Services) -> Accepted:
-    """Read, check and decode a request; nothing of an upload is left on disk afterwards.
-
-    The place is taken before anything costly is done, and the deadline counts from here.
+async def read(request: Request, services: Services, stack: AsyncExitStack) -> Asked:
+    """Read a request's fields and files.
 
     Raises:
         E3RGError: naming the field and the fix.
     """
     limits = services.profile.turn
-    async with AsyncExitStack() as stack:
-        fields, files = await read_body(request, stack, limits.max_upload_bytes)
-        refuse_other_files(files, "audio", "video", "portrait")
-        body = parse(TurnBody, fields, strict=not is_form(request))
-        if body.timeout is not None and body.timeout > limits.timeout_s:
-            raise E3RGError(
-                "timeout_too_long",
-                f"timeout is {body.timeout:g} s; at most {limits.timeout_s:g} s are allowed",
-                param="timeout",
-            )
-        deadline = time.time() + (body.timeout or limits.timeout_s)
-        place = services.runner.take()
-        try:
-            async with bounded(deadline):
-                return Accepted(body, await _resolve(body, files, services, deadline), place)
-        except BaseException:
-            place.release()
-            raise
+    fields, files = await read_body(request, stack, limits.max_upload_bytes)
+    refuse_other_files(files, "audio", "video", "portrait")
+    body = parse(TurnBody, fields, strict=not is_form(request))
+    if body.timeout is not None:
+        check_limit(body.timeout, limits, "timeout")
+    return Asked(body, files)
+
+
+async def accept(asked: Asked, services: Services, turn: str) -> Accepted:
+    """Check and decode a request; nothing of an upload is left on disk afterwards.
+
+    The place is taken before anything costly is done, and the deadline counts from here.
+
+    Args:
+        asked: the request.
+        services: the gateway's parts.
+        turn: the id that it gets.
+
+    Raises:
+        E3RGError: naming the field and the fix.
+    """
+    deadline = due(services.profile.turn, asked.body.timeout)
+    place = services.runner.take()
+    try:
+        async with bounded(deadline):
+            resolved = await _resolve(asked.body, asked.files, services, deadline)
+            return Accepted(asked.body, replace(resolved, id=turn), place)
+    except BaseException:
+        place.release()
+        raise
 
 
 async def _resolve(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
@@ -10,11 +10,15 @@ from fastapi.responses import JSONResponse, Response
 from e3rg.errors import E3RGError
 from e3rg.gateway import shapes, wire
 from e3rg.gateway.files import StoredFile
+from e3rg.gateway.ids import new_id
 from e3rg.gateway.openapi import fails, gives, takes
 from e3rg.gateway.protocols import native
+from e3rg.gateway.protocols.replay import TURN_HEADER as _ID
+from e3rg.gateway.protocols.replay import replayed, stored
 from e3rg.gateway.services import Services
 from e3rg.gateway.streaming import EventStream, begun, until_gone
 from e3rg.gateway.turns import Outcome
+from e3rg.tenancy import Principal
 from e3rg.turn.events import TurnFailed
 
 _REPLY = """\
@@ -23,8 +27,6 @@ data: `turn.created` first, then `transcript` (of sound), `emotion`, `memory`, `
 `audio.chunk`, `video.segment` and `degraded` as they come, `usage`, and at the end exactly one
 `turn.completed` or `error`. Lines that begin with a colon are pings. Without `stream`, one JSON
 object (`format: json`) or one MP4 file (`format: mp4`)."""
-
-_ID = "X-E3RG-Turn"
 
 
 def router(services: Services) -> APIRouter:
@@ -61,15 +63,19 @@ def router(services: Services) -> APIRouter:
     )
     async def create_turn(request: Request) -> Response:
         """Say something to a listener, by text, voice or camera."""
-        accepted = await native.read_turn(request, services)
-        try:
-            if not accepted.body.stream:
-                return await until_gone(request.receive, _whole(services, accepted))
-            turn = services.runner.run(accepted.request, accepted.place)
-            name = {_ID: accepted.request.id}
-            return EventStream(native.sse(await begun(turn)), headers=name)
-        finally:
-            accepted.place.release_unused()
+        turn = new_id("turn")
+        async with AsyncExitStack() as stack:
+            asked = await native.read(request, services, stack)
+            tenant = request.scope.get("state", {}).get("principal", Principal()).tenant
+            attempt = await services.idempotency.begin(request, tenant, asked.fingerprint, turn)
+            if attempt is not None and not attempt.first:
+                before = await replayed(services, attempt, asked.body, turn)
+                if before is not None:
+                    return before
+            async with services.idempotency.kept(attempt):
+                accepted = await native.accept(asked, services, turn)
+        async with services.idempotency.kept(attempt):
+            return await _answer(request, services, accepted)
 
     @routes.get(
         "/{turn_id}",
@@ -107,6 +113,18 @@ def router(services: Services) -> APIRouter:
     return routes
 
 
+async def _answer(request: Request, services: Services, accepted: native.Accepted) -> Response:
+    try:
+        if not accepted.body.stream:
+            return await until_gone(request.receive, _whole(services, accepted))
+        turn = services.runner.run(accepted.request, accepted.place)
+        # The client may leave while its turn waits for room.
+        first = await until_gone(request.receive, begun(turn))
+        return EventStream(native.sse(first), headers={_ID: accepted.request.id})
+    finally:
+        accepted.place.release_unused()
+
+
 async def _whole(services: Services, accepted: native.Accepted) -> Response:
     outcome = Outcome()
     turn = services.runner.run(accepted.request, accepted.place, outcome)
@@ -115,21 +133,7 @@ async def _whole(services: Services, accepted: native.Accepted) -> Response:
             if isinstance(event, TurnFailed):
                 raise event.error
     assert outcome.record is not None
-    name = {_ID: accepted.request.id}
-    if accepted.body.format == "json":
-        turned = wire.turn_json(outcome.record, outcome.clip is not None)
-        return JSONResponse(turned, headers=name)
-    if outcome.clip is None and outcome.fault is not None:
-        raise outcome.fault
-    missing = E3RGError(
-        "no_video",
-        f"the reply has no video; ask with format json, or see GET /v1/turns/{accepted.request.id}",
-        param="format",
-        status=422,
-    )
-    if outcome.clip is None:
-        raise missing
-    return StoredFile(outcome.clip, "video/mp4", missing, headers=name)
+    return stored(outcome.record, outcome.clip, accepted.body.format, outcome.fault)
 
 
 async def _turn(services: Services, turn_id: str) -> shapes.Turn:

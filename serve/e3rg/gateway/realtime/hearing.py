@@ -6,6 +6,7 @@ import time
 
 from e3rg.deadline import bounded
 from e3rg.errors import E3RGError
+from e3rg.gateway.estimates import hearing_estimate
 from e3rg.gateway.realtime.events import Event, event
 from e3rg.gateway.realtime.items import Item
 from e3rg.gateway.realtime.transport import Transport
@@ -56,9 +57,11 @@ async def transcribe(services: Services, transport: Transport, item: Item, *, te
     data = b"".join(voice.data for voice in item.voices)
     try:
         limit = services.profile.turn.timeout_s
-        with services.calls.take():
+        sound = Pcm(data, SPEECH_INPUT_RATE)
+        with services.calls.take() as place:
             async with bounded(time.time() + limit):
-                sound = Pcm(data, SPEECH_INPUT_RATE)
+                estimate = hearing_estimate(sound.seconds)
+                await services.admitter.call(place, "understanding", estimate)
                 heard = await call(
                     "understanding", services.stages.understanding.transcribe(sound), _HEAR_S
                 )

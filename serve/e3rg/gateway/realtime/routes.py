@@ -38,6 +38,7 @@ def router(services: Services) -> APIRouter:
         try:
             place = services.sessions.take()
             try:
+                await services.admitter.session(place)
                 model = await services.catalog.find(
                     websocket.query_params.get("model", LISTENER), "listener"
                 )

@@ -9,9 +9,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import replace
 
+from e3rg.admission.contracts import Priority
 from e3rg.config import TurnConfig
 from e3rg.emotions.table import ListenerPolicy
 from e3rg.errors import E3RGError, internal_error
+from e3rg.gateway.ids import new_id
 from e3rg.gateway.new_turn import new_turn
 from e3rg.gateway.places import Place
 from e3rg.gateway.turns import Outcome, TurnRunner
@@ -33,6 +35,7 @@ TOKENS_A_SECOND = 5
 
 _PASSING = frozenset({429, 503, 504})
 """Statuses of faults that may be gone at the next attempt."""
+_NO_ROOM = frozenset({"overloaded", "rate_limit_exceeded", "admission_unavailable"})
 _SWEEP_S = 60.0
 _RECORD_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
 
@@ -175,6 +178,11 @@ class VideoWorker:
             self._files.portrait(job.id).unlink(missing_ok=True)
 
     async def _give_up(self, job: VideoJob, error: E3RGError) -> None:
+        if error.code in _NO_ROOM:
+            # Nothing was begun: whoever talks goes first, for as long as it takes.
+            pause = max(error.retry_after or 0.0, self._retry_s)
+            await _recorded(lambda: self._jobs.give_back(job, counted=False, after_s=pause))
+            return
         if error.status in _PASSING and job.attempts < MAX_ATTEMPTS:
             log.info("%s is tried again: %s", job.id, error.message)
             pause = max(error.retry_after or 0.0, self._retry_s * 2 ** (job.attempts - 1))
@@ -187,7 +195,8 @@ class VideoWorker:
         """Run the turn and make the previews; returns the number of frames."""
         outcome = Outcome()
         clip = self._files.result(job.id)
-        turn = self._runner.run(await self._request(job), place, outcome, clip)
+        request = await self._request(job)
+        turn = self._runner.run(request, place, outcome, clip, Priority.BATCH)
         async with aclosing(turn):
             async for event in turn:
                 progress.note(event)
@@ -234,6 +243,8 @@ class VideoWorker:
             policy=ListenerPolicy(job.policy),
             max_sentences=min(job.seconds // SECONDS_A_SENTENCE, turn.max_sentences),
             may_degrade=False,
+            # A lease that is over does not come back, so each attempt has its own.
+            work=new_id(job.turn),
         )
 
 

@@ -38,6 +38,11 @@ class Calls:
         """
         place = self._services.sessions.take()
         place.use()
+        try:
+            await self._services.admitter.session(place)
+        except BaseException:
+            place.release()
+            raise
         call = Call(self._services, model, place, offer, session)
         answer = await call.answer()
         task = asyncio.create_task(call.run(), name=call.id)

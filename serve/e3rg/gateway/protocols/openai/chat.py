@@ -27,6 +27,7 @@ from e3rg.gateway.protocols.openai.chat_listener import AUDIO_S, read_turn
 from e3rg.gateway.protocols.openai.chat_wire import Chunks, started
 from e3rg.gateway.services import Services
 from e3rg.gateway.streaming import until_gone
+from e3rg.gateway.time_limit import due
 from e3rg.gateway.uploads import read_fields
 from e3rg.turn.request import TurnRequest
 
@@ -80,7 +81,7 @@ def _refuse_books(body: ChatBody) -> None:
 
 async def _listen(request: Request, services: Services, model: Model, body: ChatBody) -> Response:
     now = time.time()
-    deadline = now + services.profile.turn.timeout_s
+    deadline = due(services.profile.turn)
     expires_at = int(now) + AUDIO_S
     place = services.runner.take()
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -12,6 +11,7 @@ from fastapi.responses import JSONResponse, Response
 from e3rg.deadline import bounded
 from e3rg.errors import E3RGError
 from e3rg.gateway.bodies import unsupported
+from e3rg.gateway.estimates import chat_estimate
 from e3rg.gateway.protocols.openai.chat_body import (
     AssistantMessage,
     ChatBody,
@@ -25,6 +25,7 @@ from e3rg.gateway.protocols.openai.chat_format import wanted_format
 from e3rg.gateway.protocols.openai.chat_wire import Chunks, completion, started, usage_json
 from e3rg.gateway.services import Services
 from e3rg.gateway.streaming import until_gone
+from e3rg.gateway.time_limit import due
 from e3rg.messages import Message
 from e3rg.stages.dialogue.engine import DialogueRequest, TextDelta
 from e3rg.telemetry import metrics
@@ -89,14 +90,17 @@ def _message(message: object, number: int) -> Message:
 
 
 async def _deltas(services: Services, asked: DialogueRequest) -> AsyncGenerator[TextDelta, None]:
-    due = time.time() + services.profile.turn.timeout_s
+    deadline = due(services.profile.turn)
     last = TextDelta("")
-    with services.calls.take():
+    with services.calls.take() as place:
+        await services.admitter.call(
+            place, "dialogue", chat_estimate(asked, services.profile.turn.max_reply_tokens)
+        )
         try:
             async with aclosing(services.stages.dialogue.stream(asked)) as source:
                 while True:
                     # A deadline is kept in a context variable, which must not cross a yield.
-                    async with bounded(due):
+                    async with bounded(deadline):
                         try:
                             last = await anext(source)
                         except StopAsyncIteration:

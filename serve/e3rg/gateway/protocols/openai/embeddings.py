@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -15,9 +14,12 @@ from e3rg.deadline import bounded
 from e3rg.errors import E3RGError
 from e3rg.gateway.bodies import ModelName, Strict, parse, unsupported
 from e3rg.gateway.encoding import encoded
+from e3rg.gateway.estimates import embedding_estimate
 from e3rg.gateway.openapi import fails, gives, takes
+from e3rg.gateway.places import Place
 from e3rg.gateway.services import Services
 from e3rg.gateway.streaming import until_gone
+from e3rg.gateway.time_limit import due
 from e3rg.gateway.uploads import read_fields
 from e3rg.stages.memory.engine import Embeddings
 
@@ -76,8 +78,9 @@ def router(services: Services) -> APIRouter:
         body = parse(EmbeddingsBody, await read_fields(request, 2 * _MAX_CHARS), strict=True)
         model = await services.catalog.find(body.model, "embedding")
         texts = _texts(body.input)
-        with services.calls.take():
-            found = await until_gone(request.receive, _embed(services, texts, body.dimensions))
+        with services.calls.take() as place:
+            embedding = _embed(services, texts, body.dimensions, place)
+            found = await until_gone(request.receive, embedding)
             # Half a million numbers take a second to write.
             data = await asyncio.to_thread(_answer, found, model.id, body.encoding_format)
         return Response(data, media_type="application/json")
@@ -111,9 +114,12 @@ def _invalid(message: str) -> E3RGError:
     return E3RGError("invalid_input", message, param="input")
 
 
-async def _embed(services: Services, texts: tuple[str, ...], dimensions: int | None) -> Embeddings:
+async def _embed(
+    services: Services, texts: tuple[str, ...], dimensions: int | None, place: Place
+) -> Embeddings:
     memory = services.stages.memory
-    async with bounded(time.time() + services.profile.turn.timeout_s):
+    async with bounded(due(services.profile.turn)):
+        await services.admitter.call(place, "memory", embedding_estimate(texts))
         if dimensions is not None:
             # Known before all of the work is done.
             size = (await memory.embed(texts[:1])).vectors.shape[1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Sequence
 
 from e3rg.deadline import bounded
@@ -11,6 +10,7 @@ from e3rg.emotions.types import Delivery
 from e3rg.errors import E3RGError
 from e3rg.gateway.places import Place
 from e3rg.gateway.services import Services
+from e3rg.gateway.time_limit import due
 from e3rg.media.sound_encoder import RAW_RATE
 from e3rg.media.types import Pcm
 from e3rg.stages.speech.engine import SpeechRequest
@@ -64,7 +64,7 @@ async def speak(
 async def _one(services: Services, request: SpeechRequest, *, patient: bool) -> Pcm:
     """One sentence. Whoever is patient waits where the engine has no room: the answer has begun."""
     limit = services.profile.turn.timeout_s
-    async with bounded(time.time() + limit):
+    async with bounded(due(services.profile.turn)):
         while True:
             try:
                 work = services.stages.speech.synthesize(request)

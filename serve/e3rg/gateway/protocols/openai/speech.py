@@ -14,17 +14,20 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
+from e3rg.deadline import bounded
 from e3rg.emotions.instructions import NEUTRAL, delivery_of
 from e3rg.errors import E3RGError
 from e3rg.gateway.bodies import ModelName, Strict, Voice, parse, voice_name
 from e3rg.gateway.catalog import Model
 from e3rg.gateway.encoding import encoded
+from e3rg.gateway.estimates import speech_estimate
 from e3rg.gateway.intake import clean_text
 from e3rg.gateway.openapi import gives, takes
 from e3rg.gateway.places import Place
 from e3rg.gateway.protocols.openai.speaking import speak
 from e3rg.gateway.services import Services
 from e3rg.gateway.streaming import EventStream, typed_event, until_gone
+from e3rg.gateway.time_limit import due
 from e3rg.gateway.uploads import read_fields
 from e3rg.gateway.voices import find_voice
 from e3rg.media.encode import MIME_TYPES
@@ -115,6 +118,8 @@ async def _answer(services: Services, body: SpeechBody, place: Place) -> Respons
     lines = spoken_lines(body.input, services)
     voice = await _voice(services, body, model)
     delivery = delivery_of(body.instructions) if body.instructions else NEUTRAL
+    async with bounded(due(services.profile.turn)):
+        await services.admitter.call(place, "speech", speech_estimate(body.input, body.speed))
     sound = speak(services, sentences(lines), voice, delivery, body.speed, place)
     try:
         # Awaited before the answer begins, so that a refusal can still be one.

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from typing import Annotated, Literal
@@ -17,11 +16,13 @@ from starlette.datastructures import UploadFile
 from e3rg.deadline import bounded
 from e3rg.errors import E3RGError
 from e3rg.gateway.bodies import ModelName, Strict, parse, unsupported
+from e3rg.gateway.estimates import hearing_estimate
 from e3rg.gateway.openapi import gives, takes
 from e3rg.gateway.places import Place
 from e3rg.gateway.protocols.openai.transcription_formats import Granularity, Heard
 from e3rg.gateway.services import Services
 from e3rg.gateway.streaming import EventStream, begun, typed_event, until_gone
+from e3rg.gateway.time_limit import due
 from e3rg.gateway.uploads import read_body, refuse_other_files, saved
 from e3rg.media.types import Clip
 from e3rg.stages.understanding.engine import HeardSegment, ListenRequest
@@ -174,10 +175,11 @@ def _check(body: TranscriptionBody) -> None:
 async def _answer(
     services: Services, body: TranscriptionBody, upload: UploadFile, place: Place
 ) -> Response:
-    due = time.time() + services.profile.turn.timeout_s
-    async with bounded(due), saved(upload) as path:
+    deadline = due(services.profile.turn)
+    async with bounded(deadline), saved(upload) as path:
         clip = await services.decode(path, "audio", "file")
-    segments = _listen(services, body, clip, due, place)
+        await services.admitter.call(place, "understanding", hearing_estimate(clip.seconds))
+    segments = _listen(services, body, clip, deadline, place)
     if body.stream:
         return EventStream(_events(await begun(segments), clip.seconds))
     async with aclosing(segments):
@@ -193,7 +195,7 @@ async def _answer(
 
 
 async def _listen(
-    services: Services, body: TranscriptionBody, clip: Clip, due: float, place: Place
+    services: Services, body: TranscriptionBody, clip: Clip, deadline: float, place: Place
 ) -> AsyncGenerator[HeardSegment, None]:
     """Segments as they are known; the place is given back at the end."""
     place.use()
@@ -206,7 +208,7 @@ async def _listen(
         async with aclosing(services.stages.understanding.listen(wanted)) as segments:
             while True:
                 # A context variable set across a yield would leak into the consumer's context.
-                async with bounded(due):
+                async with bounded(deadline):
                     segment = await call("understanding", anext(segments, None), limit)
                 if segment is None:
                     return

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, FastAPI, Query, Request
 from starlette.responses import Response
 
+from e3rg.admission.contracts import Spend
 from e3rg.deadline import bounded
 from e3rg.errors import E3RGError
 from e3rg.gateway.bodies import parse, unsupported
 from e3rg.gateway.files import StoredFile
+from e3rg.gateway.idempotency import Attempt, fingerprint, in_progress
 from e3rg.gateway.ids import new_id
 from e3rg.gateway.intake import clean_text
 from e3rg.gateway.openapi import fails, gives, takes
@@ -33,9 +35,12 @@ from e3rg.gateway.uploads import is_form, read_body, refuse_other_files
 from e3rg.gateway.videos.files import MEDIA_TYPES
 from e3rg.identities.types import MAX_PORTRAIT_BYTES
 from e3rg.records.jobs import VideoJob
+from e3rg.tenancy import Principal
 
 _FILE = "input_reference"
 _INSPECT_S = 30.0
+_QUEUE_S = 10.0
+"""A request that was accepted has its row within so many seconds."""
 _KINDS = sorted(set(MEDIA_TYPES.values()))
 _CONTENT = {
     **gives(binary=_KINDS, description="The file."),
@@ -67,8 +72,15 @@ def router(services: Services) -> APIRouter:
     )
     async def create_video(request: Request) -> Video:
         """Have a listener answer what somebody says, as a video that is made later."""
-        job, portrait = await _read(request, services)
-        await videos.add(job, portrait)
+        job, portrait, asked = await _read(request, services)
+        tenant = request.scope.get("state", {}).get("principal", Principal()).tenant
+        attempt = await services.idempotency.begin(request, tenant, asked, job.id)
+        if attempt is not None and not attempt.first:
+            if (before := await _before(services, attempt)) is not None:
+                return video_of(before)
+            await services.idempotency.retry(attempt, job.id)
+        async with services.idempotency.kept(attempt):
+            await videos.add(job, portrait)
         return video_of(job)
 
     @routes.get("", response_model=VideoList, responses=fails(503))
@@ -117,8 +129,25 @@ def router(services: Services) -> APIRouter:
     return routes
 
 
-async def _read(request: Request, services: Services) -> tuple[VideoJob, bytes | None]:
+async def _before(services: Services, attempt: Attempt) -> VideoJob | None:
+    """The video of a request that was sent before; None if it was deleted since.
+
+    Raises:
+        E3RGError: ``idempotency_in_progress`` (409).
+    """
+    job = await services.videos.jobs.get(attempt.row.target)
+    if job is None and time.time() - attempt.row.created < _QUEUE_S:
+        raise in_progress()
+    return job
+
+
+async def _read(
+    request: Request, services: Services
+) -> tuple[VideoJob, bytes | None, Callable[[], Awaitable[str]]]:
     """Read and check a request: what is accepted can be made.
+
+    Returns:
+        The job, the portrait that came with it, and what makes the request's fingerprint.
 
     Raises:
         E3RGError: naming the field and the fix.
@@ -136,12 +165,17 @@ async def _read(request: Request, services: Services) -> tuple[VideoJob, bytes |
         fields = {name: value for name, value in fields.items() if name not in linked}
         body = parse(VideoBody, fields, strict=not is_form(request))
         job = await _job(body, services)
+        told = await fingerprint(body.model_dump_json(), files)
+
+        async def asked() -> str:
+            return told
+
         if _FILE not in files:
-            return job, None
+            return job, None, asked
         job.own_portrait = True
         portrait = await files[_FILE].read()
         await until_gone(request.receive, _preflight(portrait, services))
-        return job, portrait
+        return job, portrait, asked
 
 
 async def _job(body: VideoBody, services: Services) -> VideoJob:
@@ -182,8 +216,9 @@ async def _job(body: VideoBody, services: Services) -> VideoJob:
 async def _preflight(portrait: bytes, services: Services) -> None:
     """Check the listener's portrait: a job that cannot be made is not accepted."""
     try:
-        with services.calls.take():
+        with services.calls.take() as place:
             async with bounded(time.time() + _INSPECT_S):
+                await services.admitter.call(place, "avatar", Spend())
                 await services.stages.avatar.inspect(portrait)
     except E3RGError as error:
         if error.param == "portrait":

@@ -361,8 +361,8 @@ async def test_a_real_video(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             assert (refused.value.code, refused.value.param) == (code, "input_reference")
         assert (await client.videos.list()).data == []
         clips = []
-        seen = []
         for _ in range(2):
+            seen = []
             video = await client.videos.create(
                 prompt=PROMPT,
                 seconds="4",
@@ -373,6 +373,8 @@ async def test_a_real_video(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
                 await asyncio.sleep(0.2)
                 video = await client.videos.retrieve(video.id)
                 seen.append(video.progress)
+            # What it passes on its way is test_video_worker's: a fast machine is done at once.
+            assert seen == sorted(seen)
             assert (video.status, video.error) == ("completed", None)
             clips.append((await client.videos.download_content(video.id)).content)
         (tmp_path / "video.mp4").write_bytes(clips[0])
@@ -388,7 +390,6 @@ async def test_a_real_video(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert report.skew_ms <= 40
         heard = await stages.understanding.transcribe(_sound(clips[0]))
         assert "sorry" in heard.text.lower()
-        assert len(set(seen)) > 2
 
 
 def _packets(clip: bytes) -> list[bytes]:

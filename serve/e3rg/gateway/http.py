@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from e3rg import __version__
 from e3rg.gateway import docs, faults, health, identities, site
+from e3rg.gateway.access.middleware import Access
 from e3rg.gateway.methods import Methods
 from e3rg.gateway.openapi_document import document
 from e3rg.gateway.origin import SameOrigin
@@ -68,6 +69,7 @@ def build_app(services: Services, *, proxied: bool = False) -> FastAPI:
     limit = services.profile.turn.max_upload_bytes + MAX_JSON_BYTES
     app.add_middleware(BodyLimit, limit=limit, timeout_s=services.profile.gateway.body_timeout_s)
     app.add_middleware(TimeLimit, limits=services.profile.turn)
+    app.add_middleware(Access)
     app.add_middleware(RateHeaders)
     app.add_middleware(Methods)
     app.add_middleware(SameOrigin)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from e3rg.config import TurnConfig
+from e3rg.gateway.access import principal
 from e3rg.gateway.ids import new_id
 from e3rg.gateway.time_limit import due
 from e3rg.identities.types import Identity
@@ -34,6 +35,7 @@ def new_turn(
         id=new_id("turn"),
         conversation=conversation or new_id("conv"),
         identity=identity,
+        tenant=principal.current().tenant,
         deadline=due(limits) if deadline is None else deadline,
         # Motion takes seeds below 2**31.
         seed=random.getrandbits(31) if seed is None else seed % 2**31,

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse, Response
 
 from e3rg.errors import E3RGError
 from e3rg.gateway import shapes, wire
+from e3rg.gateway.access import principal
 from e3rg.gateway.files import StoredFile
 from e3rg.gateway.ids import new_id
 from e3rg.gateway.openapi import fails, gives, takes
@@ -18,7 +19,6 @@ from e3rg.gateway.protocols.replay import replayed, stored
 from e3rg.gateway.services import Services
 from e3rg.gateway.streaming import EventStream, begun, until_gone
 from e3rg.gateway.turns import Outcome
-from e3rg.tenancy import Principal
 from e3rg.turn.events import TurnFailed
 
 _REPLY = """\
@@ -66,7 +66,7 @@ def router(services: Services) -> APIRouter:
         turn = new_id("turn")
         async with AsyncExitStack() as stack:
             asked = await native.read(request, services, stack)
-            tenant = request.scope.get("state", {}).get("principal", Principal()).tenant
+            tenant = principal.current().tenant
             attempt = await services.idempotency.begin(request, tenant, asked.fingerprint, turn)
             if attempt is not None and not attempt.first:
                 before = await replayed(services, attempt, asked.body, turn)

@@ -237,6 +237,7 @@ class VideoWorker:
         return replace(
             turn,
             id=job.turn,
+            tenant=job.tenant,
             text=job.prompt,
             user=job.user,
             reply_with=Modality.VIDEO,

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from e3rg.admission.contracts import Spend
 from e3rg.deadline import bounded
 from e3rg.errors import E3RGError
+from e3rg.gateway.access import principal
 from e3rg.gateway.bodies import parse, unsupported
 from e3rg.gateway.files import StoredFile
 from e3rg.gateway.idempotency import Attempt, fingerprint, in_progress
@@ -35,7 +36,6 @@ from e3rg.gateway.uploads import is_form, read_body, refuse_other_files
 from e3rg.gateway.videos.files import MEDIA_TYPES
 from e3rg.identities.types import MAX_PORTRAIT_BYTES
 from e3rg.records.jobs import VideoJob
-from e3rg.tenancy import Principal
 
 _FILE = "input_reference"
 _INSPECT_S = 30.0
@@ -73,8 +73,7 @@ def router(services: Services) -> APIRouter:
     async def create_video(request: Request) -> Video:
         """Have a listener answer what somebody says, as a video that is made later."""
         job, portrait, asked = await _read(request, services)
-        tenant = request.scope.get("state", {}).get("principal", Principal()).tenant
-        attempt = await services.idempotency.begin(request, tenant, asked, job.id)
+        attempt = await services.idempotency.begin(request, job.tenant, asked, job.id)
         if attempt is not None and not attempt.first:
             if (before := await _before(services, attempt)) is not None:
                 return video_of(before)
@@ -197,6 +196,7 @@ async def _job(body: VideoBody, services: Services) -> VideoJob:
     identity = await services.listener(model.listener(body.identity, "identity"))
     return VideoJob(
         id=new_id("video"),
+        tenant=principal.current().tenant,
         created=time.time(),
         model=model.id,
         prompt=prompt,

@@ -1,0 +1,1 @@
+"""Who may use the API: every request is somebody's before it is read."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 from ray import serve
 
+from e3rg.admission import deployment as admission
 from e3rg.config import Profile, load_profile
 from e3rg.gateway.deployment import GatewayDeployment
 from e3rg.stages.avatar.deployment import AvatarDeployment
@@ -36,7 +37,7 @@ def app(arguments: dict[str, str]) -> serve.Application:
 
 
 def build(profile: Profile) -> serve.Application:
-    """Bind the graph of a profile: the gateway over one deployment for each stage."""
+    """Bind the graph of a profile: the gateway over admission and one deployment for each stage."""
     stages = profile.stages
     drain_s = profile.turn.timeout_s + 30
     gateway = serve.deployment(
@@ -49,6 +50,7 @@ def build(profile: Profile) -> serve.Application:
     )(GatewayDeployment)
     return gateway.bind(
         profile,
+        admission.bind(profile.admission),
         bind(UnderstandingDeployment, "understanding", stages.understanding, drain_s),
         bind(MemoryDeployment, "memory", stages.memory, drain_s),
         bind(DialogueDeployment, "dialogue", stages.dialogue, drain_s),

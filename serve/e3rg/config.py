@@ -209,6 +209,13 @@ def data_dir() -> Path:
     return Path(os.environ.get("E3RG_DATA", default)).expanduser()
 
 
+def database_url() -> str:
+    """Where the records are (``E3RG_DATABASE``), as SQLAlchemy writes addresses."""
+    folder = data_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    return os.environ.get("E3RG_DATABASE", f"sqlite:///{folder / 'e3rg.db'}")
+
+
 def model_dir() -> Path:
     """Where model files are kept (``E3RG_MODELS``)."""
     default = Path.home() / ".cache" / "e3rg" / "models"

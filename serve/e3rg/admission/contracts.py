@@ -184,6 +184,30 @@ class Refusal:
 
 Decision = Lease | Refusal
 
+HEARTBEATS = 10
+"""Renewals within a lease's life: nine may be lost, and whoever is restarted knows soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """How things stand.
+
+    Attributes:
+        waiting: class → requests in the queue.
+        leases: leases held.
+        used: pool → units in use.
+        capacity: pool → units that there are.
+        reserved: tenant → what is reserved of its quotas.
+        expired: leases that ran out since the start.
+    """
+
+    waiting: Mapping[str, int]
+    leases: int
+    used: Mapping[str, float]
+    capacity: Mapping[str, float]
+    reserved: Mapping[str, Spend]
+    expired: int
+
 
 class Admission(Protocol):
     """Gives leases. One instance for the whole system, so that no limit is multiplied."""
@@ -206,4 +230,8 @@ class Admission(Protocol):
             holder: the gateway replica; a replica that stays silent loses its leases.
             held: all that it holds: what was asked, and the index of the offer.
         """
+        ...
+
+    async def stats(self) -> Stats:
+        """How things stand; for metrics and tests."""
         ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -23,6 +23,7 @@ from e3rg.admission.contracts import (
     Priority,
     Refusal,
     Spend,
+    Stats,
 )
 from e3rg.admission.fair_queue import Entry, FairQueue
 from e3rg.admission.leases import Leases
@@ -54,27 +55,6 @@ class _Claim:
     def tell(self, decision: Decision) -> None:
         if not self.answer.done():
             self.answer.set_result(decision)
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """How things stand.
-
-    Attributes:
-        waiting: class → requests in the queue.
-        leases: leases held.
-        used: pool → units in use.
-        capacity: pool → units that there are.
-        reserved: tenant → what is reserved of its quotas.
-        expired: leases that ran out since the start.
-    """
-
-    waiting: Mapping[str, int]
-    leases: int
-    used: Mapping[str, float]
-    capacity: Mapping[str, float]
-    reserved: Mapping[str, Spend]
-    expired: int
 
 
 @dataclass(slots=True)
@@ -171,8 +151,8 @@ class AdmissionController:
                 continue
             self._adopt(ask, index)
 
-    def stats(self) -> Stats:
-        """How things stand."""
+    async def stats(self) -> Stats:
+        """See Admission.stats."""
         reserved = {
             name: sum(state.budget.reserved.values(), Spend())
             for name, state in self._tenants.all()
@@ -186,6 +166,15 @@ class AdmissionController:
             reserved,
             self._leases.expired,
         )
+
+    def check(self) -> None:
+        """Make sure that leases are tended.
+
+        Raises:
+            RuntimeError: if they are not, and never will be.
+        """
+        if self._tending is not None and self._tending.done():
+            raise RuntimeError("leases are not tended any more")
 
     async def close(self) -> None:
         """Refuse whoever waits, and finish what ends."""

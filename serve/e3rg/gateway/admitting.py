@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from e3rg import attribution, deadline
 from e3rg.admission.contracts import (
+    HEARTBEATS,
     Admission,
     Ask,
     Lease,
@@ -36,8 +37,6 @@ from e3rg.turn.request import TurnRequest
 log = logging.getLogger(__name__)
 
 _SETTLE_TRIES, _SETTLE_PAUSE_S = 5, 0.5
-_RENEWALS = 3
-"""Renewals within a lease's life: two may be lost."""
 
 
 class Directory(Protocol):
@@ -225,10 +224,10 @@ class Admitter:
 
     async def _renew(self) -> None:
         while True:
-            await asyncio.sleep(self.config.lease_s / _RENEWALS)
+            await asyncio.sleep(self.config.lease_s / HEARTBEATS)
             held = [(each.ask, each.offer) for each in self._held.values()]
             try:
-                async with asyncio.timeout(self.config.lease_s / _RENEWALS):
+                async with asyncio.timeout(self.config.lease_s / HEARTBEATS):
                     await self.admission.renew(self.holder, held)
             except Exception as error:
                 log.warning("leases could not be renewed: %s", error or type(error).__name__)

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
+from e3rg.admission.deployment import AdmissionClient
 from e3rg.config import Profile
 from e3rg.gateway.http import build_app
 from e3rg.gateway.services import Services
@@ -28,6 +29,7 @@ class GatewayDeployment:
     def __init__(
         self,
         profile: Profile,
+        admission: Handle,
         understanding: Handle,
         memory: Handle,
         dialogue: Handle,
@@ -41,7 +43,7 @@ class GatewayDeployment:
             SpeechClient(speech, "speech"),
             AvatarClient(avatar, "avatar"),
         )
-        self._services = Services.create(profile, stages)
+        self._services = Services.create(profile, stages, AdmissionClient(admission))
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Called by Serve once the replica is made."""

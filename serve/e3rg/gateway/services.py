@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
 from e3rg.admission.contracts import Admission
 from e3rg.admission.controller import AdmissionController
-from e3rg.config import Profile, data_dir, model_dir
+from e3rg.config import Profile, data_dir, database_url, model_dir
 from e3rg.gateway.admitting import Admitter, ProfileLimits
 from e3rg.gateway.catalog import Catalog
 from e3rg.gateway.idempotency import Idempotency
@@ -81,8 +80,7 @@ class Services:
             admission: the system's; one of its own if None.
         """
         data = data_dir()
-        data.mkdir(parents=True, exist_ok=True)
-        database = Database(os.environ.get("E3RG_DATABASE", f"sqlite:///{data / 'e3rg.db'}"))
+        database = Database(database_url())
         turns = TurnStore(database)
         database.create(IdempotencyRow)
         database.create(UsageRow)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 from conftest import Replicas, Server
 from ray import serve
-from sse import of, stream, turn
+from sse import stream, turn
 from test_faults import STORY, wait_ready
 
 from e3rg.admission.contracts import Stats
@@ -46,23 +46,3 @@ def test_a_killed_admission_learns_what_runs(server: Server, replicas: Replicas)
     while (left := stats()).leases or any(left.used.values()):
         assert time.monotonic() < due, left
         time.sleep(0.2)
-
-
-def test_it_knows_what_runs_before_it_admits_anybody(server: Server, replicas: Replicas) -> None:
-    wait_ready(server)
-    events = stream(server.address, json=STORY)
-    seen = [next(events)]
-    replicas.process(server, "admission").kill()
-    due = time.monotonic() + 30
-    while True:
-        try:
-            if stats().leases == 1:
-                break
-        except Exception:  # it is away
-            time.sleep(0.1)
-        assert time.monotonic() < due
-        if of(seen, "turn.completed"):
-            break
-        seen.append(next(events))
-    seen += events
-    assert seen[-1][0] == "turn.completed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -34,12 +35,17 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture
 async def client(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: Script
 ) -> AsyncIterator[httpx.AsyncClient]:
     monkeypatch.setenv("E3RG_DATA", str(tmp_path))
     async with (
-        served(load_profile("local"), Script().stages()) as address,
+        served(load_profile("local"), script.stages()) as address,
         httpx.AsyncClient(base_url=address, timeout=30) as client,
     ):
         yield client
@@ -192,7 +198,10 @@ async def test_openai_client_raises_its_own_exception(status: int, kind: type[Ex
 
 
 @pytest.mark.filterwarnings("ignore:The Sora API")
-async def test_openai_client_and_what_it_can_do_wrong(client: httpx.AsyncClient) -> None:
+async def test_openai_client_and_what_it_can_do_wrong(
+    client: httpx.AsyncClient, script: Script
+) -> None:
+    script.hold["avatar"] = asyncio.Event()  # the video is not finished
     own = openai.AsyncOpenAI(base_url=f"{client.base_url}/v1", api_key="x", max_retries=0)
     async with own:
         with pytest.raises(openai.NotFoundError):

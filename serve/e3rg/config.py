@@ -59,10 +59,14 @@ class GatewayConfig(_Strict):
     body_timeout_s: Annotated[
         float, Field(gt=0, description="a request's body arrives within so many seconds")
     ] = 60
-    max_turns: Annotated[int, Field(ge=1, description="turns at once in one replica")] = 8
+    # More than admission has room for, waiting ones included: who waits fairly must not be refused
+    # here by who came first. This bounds what a replica holds in memory.
+    max_turns: Annotated[
+        int, Field(ge=1, description="turns at once in one replica, with those that wait")
+    ] = 96
     max_calls: Annotated[
-        int, Field(ge=1, description="calls of single stages at once in one replica")
-    ] = 16
+        int, Field(ge=1, description="calls of single stages at once in one replica, likewise")
+    ] = 96
     max_sessions: Annotated[
         int, Field(ge=1, description="realtime sessions at once in one replica")
     ] = 32

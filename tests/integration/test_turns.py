@@ -355,11 +355,11 @@ def test_leaving_in_the_middle_of_the_video_stops_everything(server: Server) -> 
     assert record["usage"]["video_frames"] > 0  # what was made is counted
 
 
-def test_more_turns_than_places_are_refused_with_503(server: Server) -> None:
+def test_more_turns_than_there_is_room_for_are_refused_with_503(server: Server) -> None:
     wait_idle(server)
     running = []
     try:
-        for _ in range(load_profile("local").gateway.max_turns):
+        for _ in range(int(load_profile("local").admission.capacity["dialogue"])):
             events = stream(
                 server.address, json={"text": "Tell me a long story.", "max_tokens": 120}
             )

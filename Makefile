@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 export PYTHON
 
-.PHONY: help setup setup-dev clients run test lint bench lock clean
+.PHONY: help setup setup-dev clients run test test-engines lint bench lock clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,6 +27,15 @@ test: clients  ## Set up, get the models, run all tests
 	@.venv/bin/e3rg models pull --profile multilingual
 	@exec .venv/bin/python -m pytest
 
+# Each has requirements/pool-NAME.lock and tests/engines/NAME.
+POOLS := $(patsubst requirements/pool-%.lock,%,$(wildcard requirements/pool-*.lock))
+
+test-engines: setup-dev  ## Run the GPU profile's engines on tiny models, each pool in its own environment
+	@set -e; for pool in $(POOLS); do \
+		scripts/pool_env.sh $$pool; \
+		PYTHONPATH=serve .venv-pool-$$pool/bin/python -m pytest tests/engines/$$pool; \
+	done
+
 lint: setup-dev  ## Check style and types
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
@@ -40,4 +49,4 @@ lock:  ## Remake requirements/*.lock
 	@scripts/lock.sh
 
 clean:  ## Remove what make made here; models and data stay
-	rm -rf .venv .venv-clients .venv-aiperf .pytest_cache .mypy_cache .ruff_cache .hypothesis out
+	rm -rf .venv .venv-clients .venv-aiperf .venv-pool-* .pytest_cache .mypy_cache .ruff_cache .hypothesis out

@@ -20,6 +20,10 @@ compile dev.in --constraint local.lock --constraint build.lock -o dev.lock "$@"
 # Environments of their own: other people's clients, and the load generator.
 compile clients.in --excludes clients.exclude -o clients.lock "$@"
 compile aiperf.in -o aiperf.lock "$@"
+# One for each pool of the GPU profile.
+for pool in pool-*.in; do
+    [ -e "$pool" ] && compile "$pool" -o "${pool%.in}.lock" "$@"
+done
 
 for lock in *.lock; do
     if grep -nE 'https?://|file://|--(extra-)?index-url|--find-links| @ ' "$lock"; then
